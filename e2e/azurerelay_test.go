@@ -262,7 +262,7 @@ func TestAzureDeliversIntoARelayTopic(t *testing.T) {
 	require.Equal(t, total, a.deliveredSoFar())
 	require.Positive(t, a.made("no response"), "the kill cut requests")
 	require.Positive(t, a.made("cut after the response"), "Azure delivered again what it had delivered")
-	t.Logf("requests by outcome: %v", a.outcomes)
+	t.Logf("attempts of events by outcome: %v", a.outcomes)
 	eventually(t, "every event is routed", func() bool {
 		return one[int](db, "SELECT count(*) FROM postrider.events WHERE matched IS NULL") == 0
 	})

@@ -86,6 +86,9 @@ func TestAzureSimulatorFollowsTheStatusRules(t *testing.T) {
 		[]string{"400: 400 after 1", "401: 401 after 1", "403: 403 after 1", "413: 413 after 1", "later: 413 after 2"}, lost)
 	require.Equal(t, 9, feed.deliveredSoFar())
 	require.Equal(t, []string{"0", "1", "2", "3", "4"}, script.counts["again"])
+	for _, id := range []string{"205", "408", "429"} {
+		require.Equal(t, []string{"0", "1"}, script.counts[id])
+	}
 	require.Equal(t, 1, feed.made("no response"))
 	for _, header := range script.headers {
 		require.Equal(t, []string{"Notification", "RULES", "1", "1.1", "application/json; charset=utf-8", "", ""}, []string{
@@ -137,6 +140,7 @@ func TestAzureSimulatorRepeatsAfterLateResponses(t *testing.T) {
 		received += n
 	}
 	require.Greater(t, received, 200)
+	require.Equal(t, 200, feed.made("200"), "no event was delivered by a late response")
 	require.Positive(t, feed.made("cut after the response"))
 	require.Zero(t, feed.made("no response"))
 	for _, header := range script.headers {

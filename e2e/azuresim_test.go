@@ -101,7 +101,7 @@ type azure struct {
 	sent      map[relayKey]string // text
 	delivered map[relayKey]bool
 	lost      []azureLoss
-	outcomes  map[string]int // requests with events by their outcome
+	outcomes  map[string]int // attempts of events by outcome: a status, or the words of attempt
 }
 
 func newAzure(t *testing.T, late float64, seed uint64, addresses ...string) *azure {
@@ -168,7 +168,7 @@ func (a *azure) losses() []azureLoss {
 	return slices.Clone(a.lost)
 }
 
-// made is how many requests with events had that outcome: a status, or the word of azureSubscription.deliver.
+// made is how many attempts of events had that outcome.
 func (a *azure) made(outcome string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *azureSubscription) deliver(ctx context.Context, batch []*azureEvent) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.outcomes[answer.outcome]++
+	s.outcomes[answer.outcome] += len(batch)
 	for _, e := range batch {
 		s.decide(ctx, e, answer)
 	}
