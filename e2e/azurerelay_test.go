@@ -267,6 +267,8 @@ func TestAzureDeliversIntoARelayTopic(t *testing.T) {
 		return one[int](db, "SELECT count(*) FROM postrider.events WHERE matched IS NULL") == 0
 	})
 	db.drained()
+	sink.mu.Lock()
+	defer sink.mu.Unlock()
 	stored, twice := storedRelayed(t, db)
 	require.Empty(t, twice[:min(len(twice), 3)], "%d events are stored more than once", len(twice))
 	requireRelayed(t, "postrider.events", a.sent, stored)
