@@ -297,16 +297,16 @@ func TestAzureHandshakesWithARelayTopic(t *testing.T) {
 	for _, feed := range feeds {
 		for _, key := range []string{"", keys[otherTopic(feed.topic)]} {
 			feed.connect(a, key)
-			answer, problem := feed.validate(t.Context()) // once: an address may send 30 wrong keys
+			response, problem := feed.validate(t.Context()) // once: an address may send 30 wrong keys
 			require.NotEmpty(t, problem, feed.name)
-			require.Equal(t, http.StatusUnauthorized, answer.status, "%s: %s", feed.name, problem)
+			require.Equal(t, http.StatusUnauthorized, response.status, "%s: %s", feed.name, problem)
 		}
 		feed.connect(a, keys[feed.topic])
-		answer, problem := feed.create(t.Context())
+		response, problem := feed.create(t.Context())
 		require.Empty(t, problem, feed.name)
-		require.Equal(t, http.StatusOK, answer.status, feed.name)
+		require.Equal(t, http.StatusOK, response.status, feed.name)
 		if feed.schema == azureCloud {
-			require.Contains(t, answer.header.Get("Allow"), http.MethodPost, feed.name)
+			require.Contains(t, response.header.Get("Allow"), http.MethodPost, feed.name)
 		}
 		removed := feed.remove(t.Context())
 		require.Equal(t, http.StatusOK, removed.status, "%s: %s", feed.name, removed.body)

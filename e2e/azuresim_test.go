@@ -21,8 +21,8 @@ import (
 const (
 	// azureScale divides the waits of Event Grid: 10 s become 20 ms.
 	azureScale = 500
-	// azureAnswers is how long Event Grid waits for a response. It is not divided: a busy machine needs some of it.
-	azureAnswers = 30 * time.Second
+	// azureAckTimeout is how long Event Grid waits for a response. It is not divided: a busy machine needs some of it.
+	azureAckTimeout = 30 * time.Second
 	// azureTimeToLive and azureAttempts are the defaults of a retry policy. The first to end wins.
 	azureTimeToLive = 24 * time.Hour / azureScale
 	azureAttempts   = 30
@@ -76,7 +76,7 @@ type relayKey struct{ source, id string }
 
 func (e *azureEvent) key() relayKey { return relayKey{e.source, e.id} }
 
-// azureLoss is an event that Event Grid has given up. Without a dead-letter destination it is dropped.
+// azureLoss is an event that Event Grid abandoned. Without a dead-letter destination it is dropped.
 type azureLoss struct {
 	relayKey
 	subscription     string
@@ -257,30 +257,30 @@ func (s *azureSubscription) deliver(ctx context.Context, batch []*azureEvent) {
 	header["aeg-output-event-id"] = []string{batch[0].outputID}
 	header["content-type"] = []string{media}
 
-	answer := s.attempt(ctx, body, header)
+	response := s.attempt(ctx, body, header)
 	if ctx.Err() != nil {
 		return // the test or the event subscription has ended
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.outcomes[answer.outcome] += len(batch)
+	s.outcomes[response.outcome] += len(batch)
 	for _, e := range batch {
-		s.decide(ctx, e, answer)
+		s.decide(ctx, e, response)
 	}
 }
 
 // decide records what the attempt meant for one event, and makes it due again. The lock is held.
-func (s *azureSubscription) decide(ctx context.Context, e *azureEvent, answer azureAnswer) {
+func (s *azureSubscription) decide(ctx context.Context, e *azureEvent, response azureResponse) {
 	e.attempts++
-	if answer.status >= http.StatusOK && answer.status <= http.StatusNoContent {
+	if response.status >= http.StatusOK && response.status <= http.StatusNoContent {
 		s.delivered[e.key()] = true
 		s.pending--
 		return
 	}
-	wait, again := azureWait(e.attempts, answer.status)
+	wait, again := azureWait(e.attempts, response.status)
 	wait += time.Duration(s.random.Int64N(int64(wait)/10 + 1))
 	if !again || e.attempts >= azureAttempts || time.Since(e.since)+wait >= azureTimeToLive {
-		s.lost = append(s.lost, azureLoss{e.key(), s.name, answer.status, e.attempts, answer.body})
+		s.lost = append(s.lost, azureLoss{e.key(), s.name, response.status, e.attempts, response.body})
 		s.pending--
 		return
 	}
@@ -291,8 +291,8 @@ func (s *azureSubscription) decide(ctx context.Context, e *azureEvent, answer az
 	})
 }
 
-// azureAnswer is a response as Event Grid sees it. Status 0 is none.
-type azureAnswer struct {
+// azureResponse is a response as Event Grid sees it. Status 0 is none.
+type azureResponse struct {
 	status  int
 	header  http.Header
 	body    string
@@ -302,7 +302,7 @@ type azureAnswer struct {
 
 // attempt posts events. If the response is late, the connection is cut some moments after the request was sent, or
 // after the response, which does not count then.
-func (s *azureSubscription) attempt(ctx context.Context, body string, header http.Header) azureAnswer {
+func (s *azureSubscription) attempt(ctx context.Context, body string, header http.Header) azureResponse {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := s.isLate()
@@ -312,40 +312,40 @@ func (s *azureSubscription) attempt(ctx context.Context, body string, header htt
 			WroteRequest: func(httptrace.WroteRequestInfo) { time.AfterFunc(after, cancel) },
 		})
 	}
-	answer := s.request(ctx, http.MethodPost, body, header)
+	response := s.request(ctx, http.MethodPost, body, header)
 	switch {
-	case late && answer.status == 0:
-		answer.outcome = "cut before the response"
+	case late && response.status == 0:
+		response.outcome = "cut before the response"
 	case late:
-		answer = azureAnswer{outcome: "cut after the response"}
-	case answer.status == 0:
-		answer.outcome = "no response"
+		response = azureResponse{outcome: "cut after the response"}
+	case response.status == 0:
+		response.outcome = "no response"
 	default:
-		answer.outcome = fmt.Sprint(answer.status)
+		response.outcome = fmt.Sprint(response.status)
 	}
-	return answer
+	return response
 }
 
 // request goes to the exact URL. Its header has the names in lower case, as Event Grid writes them.
-func (s *azureSubscription) request(ctx context.Context, method, body string, header http.Header) azureAnswer {
-	ctx, cancel := context.WithTimeout(ctx, azureAnswers)
+func (s *azureSubscription) request(ctx context.Context, method, body string, header http.Header) azureResponse {
+	ctx, cancel := context.WithTimeout(ctx, azureAckTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, s.endpoint, strings.NewReader(body))
 	if err != nil {
-		return azureAnswer{body: err.Error()}
+		return azureResponse{body: err.Error()}
 	}
 	header["User-Agent"] = []string{""} // none
 	r.Header = header
 	response, err := s.client.Do(r)
 	if err != nil {
-		return azureAnswer{body: err.Error()}
+		return azureResponse{body: err.Error()}
 	}
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
 	if err != nil {
-		return azureAnswer{body: err.Error()}
+		return azureResponse{body: err.Error()}
 	}
-	return azureAnswer{
+	return azureResponse{
 		status: response.StatusCode, header: response.Header, body: string(raw), sized: response.ContentLength >= 0,
 	}
 }
@@ -379,10 +379,10 @@ func (s *azureSubscription) envelope(texts []string) (media, body string) {
 }
 
 // create validates the endpoint, as Event Grid does on every create and update. problem is empty if it is validated;
-// answer is the last response.
-func (s *azureSubscription) create(ctx context.Context) (answer azureAnswer, problem string) {
+// response is the last response.
+func (s *azureSubscription) create(ctx context.Context) (response azureResponse, problem string) {
 	for range azureValidations {
-		if answer, problem = s.validate(ctx); problem == "" {
+		if response, problem = s.validate(ctx); problem == "" {
 			break
 		}
 		select {
@@ -390,11 +390,11 @@ func (s *azureSubscription) create(ctx context.Context) (answer azureAnswer, pro
 		case <-ctx.Done():
 		}
 	}
-	return answer, problem
+	return response, problem
 }
 
 // validate is one try.
-func (s *azureSubscription) validate(ctx context.Context) (answer azureAnswer, problem string) {
+func (s *azureSubscription) validate(ctx context.Context) (response azureResponse, problem string) {
 	if s.schema == azureCloud {
 		return s.validateCloud(ctx)
 	}
@@ -403,26 +403,26 @@ func (s *azureSubscription) validate(ctx context.Context) (answer azureAnswer, p
 
 // validateGrid sends a code that the response must repeat. Source: Microsoft, Endpoint validation with Event Grid event
 // schema, 2024-09-25; the casing of the topic and the member's small v are from recorded traffic.
-func (s *azureSubscription) validateGrid(ctx context.Context) (answer azureAnswer, problem string) {
+func (s *azureSubscription) validateGrid(ctx context.Context) (response azureResponse, problem string) {
 	code, now := strings.ToUpper(uuid.NewString()), time.Now().UTC().Format(azureTime)
 	body := fmt.Sprintf(`[{"id":%q,"topic":%q,"subject":"","data":{"validationCode":%q,"validationUrl":%q},`+
 		`"eventType":"Microsoft.EventGrid.SubscriptionValidationEvent","eventTime":%q,"metadataVersion":"1",`+
 		`"dataVersion":"1"}]`, uuid.NewString(), s.lowerCaseSource(), code, s.openURL(code), now)
 	header := s.header("SubscriptionValidation", "1")
 	header["content-type"] = []string{"application/json; charset=utf-8"}
-	answer = s.request(ctx, http.MethodPost, body, header)
+	response = s.request(ctx, http.MethodPost, body, header)
 	var members map[string]any // not a struct: encoding/json accepts a capital v there
 	switch {
-	case answer.status != http.StatusOK:
-		return answer, fmt.Sprintf("the status is %d: %s", answer.status, answer.body)
-	case !answer.sized:
-		return answer, "the response has no Content-Length"
-	case json.Unmarshal([]byte(answer.body), &members) != nil:
-		return answer, "the response is no JSON object: " + answer.body
+	case response.status != http.StatusOK:
+		return response, fmt.Sprintf("the status is %d: %s", response.status, response.body)
+	case !response.sized:
+		return response, "the response has no Content-Length"
+	case json.Unmarshal([]byte(response.body), &members) != nil:
+		return response, "the response is no JSON object: " + response.body
 	case members["validationResponse"] != code:
-		return answer, "validationResponse is not the code: " + answer.body
+		return response, "validationResponse is not the code: " + response.body
 	}
-	return answer, ""
+	return response, ""
 }
 
 // openURL is the URL that validates the endpoint, too, when a person opens it.
@@ -444,27 +444,28 @@ func (s *azureSubscription) lowerCaseSource() string {
 // validateCloud requests the permission to deliver. The status of the response has no meaning, except for 405. Sources:
 // Microsoft, Endpoint validation with CloudEvents schema, 2026-02-17, and CNCF, HTTP 1.1 Web Hooks for Event Delivery
 // 1.0.1, section 4.
-func (s *azureSubscription) validateCloud(ctx context.Context) (answer azureAnswer, problem string) {
+func (s *azureSubscription) validateCloud(ctx context.Context) (response azureResponse, problem string) {
 	const origin = "eventgrid.azure.net"
 	header := http.Header{"webhook-request-origin": {origin}}
 	if !s.namespace {
 		header["webhook-request-callback"] = []string{s.openURL(uuid.NewString())}
 	}
-	answer = s.request(ctx, http.MethodOptions, "", header)
-	allowed := answer.header.Get("WebHook-Allowed-Origin")
+	response = s.request(ctx, http.MethodOptions, "", header)
+	allowed := response.header.Get("WebHook-Allowed-Origin")
 	switch {
-	case answer.status == 0 || answer.status == http.StatusMethodNotAllowed:
-		return answer, fmt.Sprintf("the status is %d: %s", answer.status, answer.body)
+	case response.status == 0 || response.status == http.StatusMethodNotAllowed:
+		return response, fmt.Sprintf("the status is %d: %s", response.status, response.body)
 	case allowed != origin && allowed != "*":
-		return answer, fmt.Sprintf("the allowed origin is %q, the status is %d: %s", allowed, answer.status, answer.body)
-	case answer.header.Get("WebHook-Allowed-Rate") == "":
-		return answer, "there is no allowed rate"
+		return response, fmt.Sprintf("the allowed origin is %q, the status is %d: %s", allowed, response.status,
+			response.body)
+	case response.header.Get("WebHook-Allowed-Rate") == "":
+		return response, "there is no allowed rate"
 	}
-	return answer, ""
+	return response, ""
 }
 
 // remove ends the deliveries and sends the notice of the deletion, in the same form as an event.
-func (s *azureSubscription) remove(ctx context.Context) azureAnswer {
+func (s *azureSubscription) remove(ctx context.Context) azureResponse {
 	if s.cancel != nil {
 		s.end()
 	}
