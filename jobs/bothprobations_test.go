@@ -11,8 +11,8 @@ import (
 )
 
 // Under ga-2026 the first failure that the table lists holds one event subscription, and failures of different events
-// hold the endpoint. The endpoint's probation decides while both last: there is no probe of the other one, the
-// endpoint's own probe is not sent for an event subscription that waits for its own, and a success of a probe ends both.
+// hold the endpoint. The endpoint's probation decides while both last: there is no probe of the other one, and the
+// endpoint's is not sent for an event subscription that waits for its own. The success of a probe ends both.
 func TestBothProbations(t *testing.T) {
 	t.Parallel()
 	const own, ofEndpoint = "octet_length(probation_key) = 8 AND since IS NOT NULL",

@@ -168,7 +168,8 @@ func (a *attempt) timeline(
 			return times, policy.ExplainedEnd{AtSeconds: at, State: stateOf(verdict), Reason: verdict.Reason}
 		}
 		if hold != nil {
-			*hold, _ = a.work.Probations[0].Rule.AfterProbe(*hold, a.rules.Policy.Classify(a.sub.EndpointKind, result), result, now)
+			outcome := a.rules.Policy.Classify(a.sub.EndpointKind, result)
+			*hold, _ = a.work.Probations[0].Rule.AfterProbe(*hold, outcome, result, now)
 		}
 		if a.work.FirstAttemptAt == nil {
 			a.work.FirstAttemptAt = &now

@@ -224,7 +224,8 @@ CREATE TABLE postrider_internal.event_subscription_states (
 
 -- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019,
 -- 2021 and 2026), or one event subscription (probation of namespaces and of 2026). The policy's probation_scope says
--- which, probation_key names it. since is set while deliveries are held. A row exists only from a failure to the next success.
+-- which, probation_key names it. since is set while deliveries are held. A row exists only from a failure to the next
+-- success.
 -- failed_events are those that failures_in_a_row counts until the hold begins: one event counts once for all event
 -- subscriptions of an endpoint. condition is the result of the attempt behind cause, as the status table spells it:
 -- "404", "timeout". It is "other" while nothing is held.
@@ -298,12 +299,11 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
   LEFT JOIN postrider_internal.event_subscription_states st ON st.subscription_id = s.id
-  LEFT JOIN postrider_internal.probations f
-    ON f.since IS NOT NULL AND f.probation_key = (postrider_internal.probation_keys(
-        p.settings #>> '{probation,scope}', s.endpoint_hash, s.id))[1]
+ CROSS JOIN LATERAL (SELECT postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash,
+        s.id) AS keys) k
+  LEFT JOIN postrider_internal.probations f ON f.since IS NOT NULL AND f.probation_key = k.keys[1]
   LEFT JOIN postrider_internal.probations o
-    ON o.since IS NOT NULL AND f.since IS NULL AND o.probation_key = (postrider_internal.probation_keys(
-        p.settings #>> '{probation,scope}', s.endpoint_hash, s.id))[2]
+    ON o.since IS NOT NULL AND f.since IS NULL AND o.probation_key = k.keys[2]
  CROSS JOIN LATERAL (SELECT coalesce(f.since, o.since) AS since, coalesce(f.until, o.until) AS until,
         coalesce(f.cause, o.cause) AS cause, coalesce(f.probe_job_id, o.probe_job_id) AS probe_job_id) r
   LEFT JOIN postrider_internal.delivery_rates n ON n.key = postrider_internal.closed_key(s);

@@ -238,8 +238,8 @@ COMMENT ON COLUMN postrider.retry_policies.probation_scope IS
 COMMENT ON COLUMN postrider.retry_policies.probation_trigger IS
     'Failures in a row, of different events, that start a probation.';
 COMMENT ON COLUMN postrider.retry_policies.probation_action IS
-    'Under behavior documented: hold, or documented: some causes end deliveries without an attempt; of scope both, only '
-    'those of the event subscription''s probation. Behavior safe always holds.';
+    'Under behavior documented: hold, or documented: some causes end deliveries without an attempt; of scope both, '
+    'only those of the event subscription''s probation. Behavior safe always holds.';
 COMMENT ON COLUMN postrider.retry_policies.probation_first_seconds IS
     'Duration of the first probation; doubled each time the probe fails.';
 COMMENT ON COLUMN postrider.retry_policies.probation_max_seconds IS 'Longest probation.';

@@ -165,7 +165,9 @@ func namespace2023() Policy {
 func ga2026() Policy {
 	p := ga2021()
 	p.Name, p.Source = "ga-2026", "Microsoft, Event Grid message delivery and retry, 2026-02-09"
-	p.Cells = slices.DeleteFunc(p.Cells, func(c Cell) bool { return c.EndpointKind == KindWebhook && c.Condition == "404" })
+	p.Cells = slices.DeleteFunc(p.Cells, func(c Cell) bool {
+		return c.EndpointKind == KindWebhook && c.Condition == "404"
+	})
 	p.Probation.Scope, p.Probation.Action = ProbationBoth, ProbationDocumented
 	p.Probation.ByOutcome = holdsByOutcome()
 	return p

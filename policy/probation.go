@@ -114,8 +114,8 @@ func (r *Probation) AfterProbe(
 // EndsInProbation reports whether a delivery that is due during a probation of this scope ends without an attempt, with
 // ReasonProbation, instead of being held. started is the result that started the probation. The page allows it for some
 // causes and does not name them; here they are NotFound, Unauthorized and Forbidden, if the status table never retries
-// the result at this kind of endpoint: the delivery would end the same way. It is false under ProbationHold, and for the
-// endpoint under ProbationBoth: the page only delays those deliveries.
+// the result at this kind of endpoint: the delivery would end the same way. It is false under ProbationHold, and for
+// the endpoint under ProbationBoth: the page only delays those deliveries.
 //
 // Source: Microsoft, Event Grid namespace push delivery and retry, 2023-11.
 func (p *Policy) EndsInProbation(scope ProbationScope, kind EndpointKind, started Result, deadLetter bool) bool {

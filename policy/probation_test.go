@@ -14,7 +14,8 @@ import (
 // failDifferent returns the state after n different events failed with 500, one a second from `from` on.
 func failDifferent(p *policy.Policy, r policy.ProbationState, n int, from time.Time) policy.ProbationState {
 	for i := range n {
-		r, _ = p.Probation.AfterFailure(r, policy.OutcomeGenericError, status(500), true, from.Add(time.Duration(i)*time.Second))
+		at := from.Add(time.Duration(i) * time.Second)
+		r, _ = p.Probation.AfterFailure(r, policy.OutcomeGenericError, status(500), true, at)
 	}
 	return r
 }
@@ -52,8 +53,8 @@ func TestSuccessResetsTheCount(t *testing.T) {
 func TestRetriesOfOneEventStartNoHold(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "ga-2019")
-	r, changed := p.Probation.AfterFailure(policy.ProbationState{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false,
-		published)
+	r, changed := p.Probation.AfterFailure(
+		policy.ProbationState{}, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, published)
 	require.True(t, changed, "the first failure in a row is an event of its own, retried or not")
 	for i := range 50 {
 		r, changed = p.Probation.AfterFailure(r, policy.OutcomeTimedOut, failure(policy.ErrorTimeout), false, seconds(i))
@@ -106,7 +107,8 @@ func TestSafeCountsFailuresOfTheEndpoint(t *testing.T) {
 		require.Zero(t, r, "the endpoint responds again, though not to this event")
 		r, _ = documented.Probation.AfterProbe(held, policy.OutcomeBadRequest, status(400), held.Until)
 		require.True(t, r.Held())
-		r, changed := safe.Probation.AfterProbe(held, policy.OutcomeUnauthorized, failure(policy.ErrorUnauthorized), held.Until)
+		credentials := failure(policy.ErrorUnauthorized)
+		r, changed := safe.Probation.AfterProbe(held, policy.OutcomeUnauthorized, credentials, held.Until)
 		require.False(t, changed, "no request was sent: the next probe is due")
 		require.Equal(t, held, r)
 	}

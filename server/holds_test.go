@@ -153,7 +153,9 @@ func TestReleaseAndProbe(t *testing.T) {
 func TestProbationBelongsToTheEndpoint(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	for policyName, together := range map[string]bool{"ga-2019": true, "ga-2021": true, "ga-2026": true, "namespace-2023": false} {
+	for policyName, together := range map[string]bool{
+		"ga-2019": true, "ga-2021": true, "ga-2026": true, "namespace-2023": false,
+	} {
 		s.topic(policyName, "")
 		at := func(name string) string { return "/v1/topics/" + policyName + "/subscriptions/" + name }
 		put := func(name, query, policy string) {

@@ -60,7 +60,7 @@ func TestPolicyRejections(t *testing.T) {
 		rejection := s.put("/v1/policies/"+name, "{}").rejected(400, "InvalidRequest")
 		require.Equal(t, []string{"name"}, targets(rejection), name)
 	}
-	require.Equal(t, 5, s.count("SELECT count(*) FROM postrider_internal.retry_policies"))
+	require.Equal(t, 6, s.count("SELECT count(*) FROM postrider_internal.retry_policies"))
 
 	const path = "/v1/policies/mine"
 	for _, method := range []string{http.MethodPut, http.MethodDelete} {

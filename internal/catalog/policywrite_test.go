@@ -57,7 +57,7 @@ func TestPutPolicyKeepsEveryValue(t *testing.T) {
 		listed = append(listed, p.Name)
 	}
 	require.Equal(t, names, listed, "the built-in ones by age, then own ones by name")
-	require.Equal(t, 5, tn.Rows(t, "retry_policies", "NOT built_in AND name LIKE 'own-%'"))
+	require.Equal(t, 6, tn.Rows(t, "retry_policies", "NOT built_in AND name LIKE 'own-%'"))
 	require.Equal(t, len(other.Cells), tn.Rows(t, "retry_policy_cells", "policy = 'own-3'"))
 	require.Equal(t, 10,
 		tn.Count(t, "SELECT (probation_by_outcome ->> 'Busy')::int FROM postrider.retry_policies WHERE name = 'own-3'"))

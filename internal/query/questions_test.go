@@ -66,6 +66,7 @@ var wantRows = map[string]string{
 		{"policy": "ga-2019", "endpoint_kind": "webhook"}, {"policy": "ga-2021", "endpoint_kind": "azure-resource",` +
 		` "condition": "503", "action": "retry", "min_delay_seconds": 30},
 		{"policy": "ga-2021", "endpoint_kind": "webhook", "condition": "503", "action": "retry", "min_delay_seconds": 30},` +
+		` {"policy": "ga-2026", "endpoint_kind": "azure-resource"}, {"policy": "ga-2026", "endpoint_kind": "webhook"},` +
 		` {"policy": "namespace-2023", "endpoint_kind": "azure-resource"},
 		{"policy": "namespace-2023", "endpoint_kind": "webhook"}, {"policy": "preview-2017", "endpoint_kind": ` +
 		`"azure-resource"}, {"policy": "preview-2017", "endpoint_kind": "webhook"}]`,

@@ -122,8 +122,8 @@ var Policy = []Setting{
 			string(policy.ProbationNone), string(policy.ProbationEndpoint), string(policy.ProbationEventSubscription),
 			string(policy.ProbationBoth),
 		},
-		Help: "What a probation (the circuit breaker) holds. none: no other setting of probation may be set. both: failures " +
-			"hold the endpoint by the other settings, and its event subscription by byOutcome, from the first failure on.",
+		Help: "What a probation (the circuit breaker) holds. none: no other setting of probation may be set. both: " +
+			"failures hold the endpoint by the other settings, and its event subscription by byOutcome, from the first failure on.",
 	},
 	{
 		Name: "probation.trigger", Section: Probation, Label: "Failures", Kind: Whole, Max: 1000,
