@@ -222,13 +222,12 @@ CREATE TABLE postrider_internal.event_subscription_states (
     updated_at           timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
--- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery, 2019,
--- 2021 and 2026), or one event subscription (probation of namespaces and of 2026). The policy's probation_scope says
--- which, probation_key names it. since is set while deliveries are held. A row exists only from a failure to the next
--- success.
--- failed_events are those that failures_in_a_row counts until the hold begins: one event counts once for all event
--- subscriptions of an endpoint. condition is the result of the attempt behind cause, as the status table spells it:
--- "404", "timeout". It is "other" while nothing is held.
+-- What has failed since its last success: an endpoint with all event subscriptions that name it (delayed delivery,
+-- 2019, 2021 and 2026), or one event subscription (probation of namespaces and of 2026). The policy's probation_scope
+-- says which, probation_key names it. since is set while deliveries are held. A row exists only from a failure to the
+-- next success. failed_events are those that failures_in_a_row counts until the hold begins: one event counts once for
+-- all event subscriptions of an endpoint. condition is the result of the attempt behind cause, as the status table
+-- spells it: "404", "timeout". It is "other" while nothing is held.
 CREATE TABLE postrider_internal.probations (
     probation_key             bytea PRIMARY KEY,
     endpoint_base_url    text NOT NULL,

@@ -19,7 +19,8 @@ WITH allowed AS MATERIALIZED (
     SELECT 1 WHERE NOT EXISTS (
            SELECT FROM postrider_internal.event_subscription_states
             WHERE subscription_id = @subscription AND hold IS NOT NULL)
-       AND NOT EXISTS (SELECT FROM postrider_internal.probations WHERE probation_key = ANY (@probations) AND since IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM postrider_internal.probations
+                        WHERE probation_key = ANY (@probations) AND since IS NOT NULL)
 ), rate AS MATERIALIZED (
     SELECT @step::interval AS step, r.next_at AS stored, c.next_at,
            greatest(c.next_at, clock_timestamp() - (@burst::int - 1) * @step::interval) AS first
