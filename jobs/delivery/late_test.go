@@ -12,6 +12,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/testnode"
 	"postrider/jobs/delivery"
+	"postrider/jobs/queue"
 	"postrider/policy"
 )
 
@@ -169,11 +170,12 @@ func TestLateSuccessDuringAProbation(t *testing.T) {
 	}
 	for i, result := range tn.TimeOut(t, sub, len(rows)) {
 		row := rows[i]
-		result.Probations[0].Key = fmt.Sprint("key ", i)
+		key := fmt.Sprint("key ", i)
+		result.Probations = []queue.Probation{{Key: key}}
 		tn.Exec(t, fmt.Sprintf(`INSERT INTO postrider_internal.probations (probation_key, endpoint_base_url, since, until)
 			SELECT $1, 'http://x', %s, %s WHERE $2::timestamptz IS NOT NULL`, row.since, row.until),
-			[]byte(result.Probations[0].Key), result.StartedAt)
+			[]byte(key), result.StartedAt)
 		require.True(t, tn.LateSuccess(t, result))
-		require.Equal(t, row.stays, tn.Probations(t, "probation_key = $1", []byte(result.Probations[0].Key)) == 1, "%+v", row)
+		require.Equal(t, row.stays, tn.Probations(t, "probation_key = $1", []byte(key)) == 1, "%+v", row)
 	}
 }
