@@ -1,0 +1,107 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Publishing clients of Event Grid send the same events in different forms. Sources of the forms: the recorded sessions
+// of azure-sdk-for-net, azure-sdk-for-java and azure-sdk-for-python, 2020 to 2023.
+func TestPublishFormsOfClients(t *testing.T) {
+	t.Parallel()
+	const (
+		plain, charset = "application/json", "application/json; charset=utf-8"
+		batch          = "application/cloudevents-batch+json; charset=utf-8"
+		custom         = `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json","properties":` +
+			`{"eventType":{"defaultValue":"custom"},"subject":{"defaultValue":"s"},"dataVersion":{"defaultValue":"1"}}}}`
+		cloud = `{"inputSchema":"CloudEventSchemaV1_0"}`
+	)
+	s := setup(t)
+	topics := map[string]string{"": "event-grid", cloud: "cloud", custom: "custom"}
+	keys := map[string]string{}
+	for schema, name := range topics {
+		keys[name] = s.topic(name, schema)
+	}
+	dotnet := []string{
+		"User-Agent", "azsdk-net-Messaging.EventGrid/4.12.0 (.NET 6.0.13; Microsoft Windows 10.0.22621)",
+		"x-ms-client-request-id", "0a1b2c3d4e5f60718293a4b5c6d7e8f9", "x-ms-return-client-request-id", "true",
+		"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+	}
+	java := []string{
+		"User-Agent", "azsdk-java-azure-messaging-eventgrid/4.12.0 (11.0.16; Linux)",
+		"x-ms-client-request-id", "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+	}
+	python := []string{"Accept", "*/*", "User-Agent", "azsdk-python-eventgrid/4.9.2 Python/3.11.7 (Linux)"}
+	for name, row := range map[string]struct {
+		topic, contentType string
+		headers            []string
+		body               string
+		want               []string // ids of the stored events; "" = any
+	}{
+		".NET, Event Grid": {
+			"event-grid", plain, dotnet, `[{"id":"n1","subject":"s","data":"text","eventType":"t",` +
+				`"eventTime":"2026-01-02T03:04:05.1234567-07:00","dataVersion":"1.0"}]`, []string{"n1"},
+		},
+		"Java, Event Grid": {
+			"event-grid", plain, java, `[{"id":"j1","subject":"s","data":{"a":1},"eventType":"t",` +
+				`"eventTime":"2026-01-02T03:04:05.123456789Z","dataVersion":"0.1"}]`, []string{"j1"},
+		},
+		"Python, Event Grid": {
+			"event-grid", charset, python, `[{"id": "p1", "subject": "s", "data": {"a": 1}, "eventType": "t", ` +
+				`"eventTime": "2026-01-02T03:04:05.123456Z", "dataVersion": "1.0"}, {"id": "p2", "subject": "s", ` +
+				`"data": "x", "eventType": "t", "eventTime": "2026-01-02T03:04:05.123456Z", "dataVersion": "1.0"}]`,
+			[]string{"p1", "p2"},
+		},
+		".NET, CloudEvents, one": {
+			"cloud", batch, dotnet, `[{"id":"n2","source":"/s","data":{"a":1},"type":"t",` +
+				`"time":"2026-01-02T03:04:05.1234567-07:00","specversion":"1.0","subject":"s","ext":"x",` +
+				`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}]`, []string{"n2"},
+		},
+		"Java, CloudEvents, binary": {
+			"cloud", batch, java, `[{"id":"j2","source":"/s","data_base64":"AAE=","type":"t",` +
+				`"datacontenttype":"application/octet-stream","specversion":"1.0"}]`, []string{"j2"},
+		},
+		"Python, CloudEvents, extension first and a number": {
+			"cloud", batch, python, `[{"ext1": 1, "ext2": "x", "id": "p3", "source": "/s", "data": {"a": 1}, ` +
+				`"type": "t", "time": "2026-01-02T03:04:05.123456Z", "specversion": "1.0"}]`, []string{"p3"},
+		},
+		"Python, custom": {"custom", charset, python, `[{"customSubject": "sample", "customData": {"a": 1}}]`, []string{""}},
+		".NET, custom":   {"custom", plain, dotnet, `[{"name":"a"},{"name":"b"}]`, []string{"", ""}},
+	} {
+		headers := append([]string{"Content-Type", row.contentType, "aeg-sas-key", keys[row.topic]}, row.headers...)
+		response := s.send(http.MethodPost, "/topics/"+row.topic+"/api/events?api-version=2018-01-01", row.body, headers...)
+		require.Equal(t, 200, response.status, "%s: %s", name, response.body)
+		require.Empty(t, response.body, name)
+		require.Equal(t, "0", response.header.Get("Content-Length"), name)
+		for _, id := range row.want {
+			require.Positive(t, s.count("SELECT count(*) FROM postrider.events WHERE topic = $1 AND $2 IN (event_id, '')",
+				row.topic, id), "%s %s", name, id)
+		}
+	}
+	require.Equal(t, 10, s.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.events WHERE date_trunc('second', event_time) = '2026-01-02 10:04:05Z'"))
+}
+
+// Receiving clients send an empty body or one with a charset, and any Accept; the lock tokens come back as they were.
+func TestReceiveFormsOfClients(t *testing.T) {
+	t.Parallel()
+	const path, version = "/topics/shop/eventsubscriptions/pull:", "?api-version=2024-06-01"
+	s := setup(t)
+	key := s.topic("shop", `{"kind":"namespace"}`)
+	s.subscription("shop", "pull", `{"deliveryConfiguration":{"deliveryMode":"Queue"}}`)
+	send := func(action, query, body string) map[string]any {
+		return s.send(http.MethodPost, path+action+version+query, body, "Authorization", "SharedAccessKey "+key,
+			"Accept", "application/json", "Content-Type", "application/json; charset=utf-8").json(200)
+	}
+	s.send(http.MethodPost, "/topics/shop:publish"+version, cloudEvent("1"), "Authorization", "SharedAccessKey "+key,
+		"Accept", "application/json", "Content-Type", "application/cloudevents+json; charset=utf-8").json(200)
+	for range 2 {
+		received := send("receive", "&maxEvents=1", "")["value"].([]any)
+		require.Len(t, received, 1)
+		token := received[0].(map[string]any)["brokerProperties"].(map[string]any)["lockToken"].(string)
+		released := send("release", "", `{"lockTokens": ["`+token+`"]}`)
+		require.Equal(t, []any{token}, released["succeededLockTokens"])
+	}
+}
