@@ -51,7 +51,8 @@ func TestDeadLetterIsMarkedForItsExport(t *testing.T) {
 	tn.Bury(t, sub, 1)
 
 	require.Equal(t,
-		"ga-2018 00:00:00 00:00:00,ga-2019 00:05:00 04:00:00,ga-2021 00:05:00 04:00:00,namespace-2023 00:05:00 04:00:00",
+		"ga-2018 00:00:00 00:00:00,ga-2019 00:05:00 04:00:00,ga-2021 00:05:00 04:00:00,ga-2026 00:05:00 04:00:00,"+
+			"namespace-2023 00:05:00 04:00:00",
 		tn.Text(t, `SELECT string_agg(format('%s %s %s', subscription, export_due_at - last_attempt_at,
 			    export_abandon_at - export_due_at), ',' ORDER BY subscription)
 			FROM postrider.dead_letters WHERE export_state = 'pending' AND export_attempts = 0`))
