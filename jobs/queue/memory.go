@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
-
-	"postrider/internal/event"
 )
 
-// maxEventBytes is the largest body, that of a relayed event. Wait waits until as much memory is free.
-const maxEventBytes = event.MaxRelayedBytes
+// maxEventBytes is the largest body, except a relayed event's, which may exceed the limit by as much again. Wait waits
+// until as much memory is free.
+const maxEventBytes = 1 << 20
 
 // Memory bounds the bodies of this node's attempts in flight.
 type Memory struct {
@@ -20,7 +19,7 @@ type Memory struct {
 	freed chan struct{} // created by a caller that waits, closed when memory was released
 }
 
-// NewMemory allows this many bytes of bodies, at least 2 MiB.
+// NewMemory allows this many bytes of bodies, at least 1 MiB.
 func NewMemory(bytes int64) *Memory { return &Memory{max: max(bytes, maxEventBytes)} }
 
 // InUse is how many bytes the bodies in flight take.
