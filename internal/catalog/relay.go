@@ -84,11 +84,14 @@ type Relayed struct {
 	Events, Duplicates int64
 }
 
+// secondsAgo is how long ago the last request came: the database subtracts it from its own time.
+func (r *Relayed) secondsAgo() float64 { return time.Since(r.Last).Seconds() }
+
 var relayedColumns = postgres.Columns[*Relayed]{
 	postgres.Col("topics", func(r *Relayed) int64 { return r.TopicID }),
 	postgres.Col("names", func(r *Relayed) string { return r.Subscription }),
 	postgres.Col("sources", func(r *Relayed) string { return r.Source }),
-	postgres.Col("seconds", func(r *Relayed) float64 { return time.Since(r.Last).Seconds() }),
+	postgres.Col("seconds", (*Relayed).secondsAgo),
 	postgres.Col("delivery_counts", func(r *Relayed) *int { return r.DeliveryCount }),
 	postgres.Col("requests", func(r *Relayed) int64 { return r.Requests }),
 	postgres.Col("events", func(r *Relayed) int64 { return r.Events }),
