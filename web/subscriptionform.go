@@ -304,7 +304,8 @@ func headers() rowList {
 			return []form.Field{
 				{Name: at + "name", Label: "Header", Kind: form.KindText, Placeholder: "X-Team"},
 				{Name: at + "type", Label: "Type", Kind: form.KindSelect, Options: []form.Option{
-					{Value: headerStatic, Text: "static"}, {Value: headerSecret, Text: "secret"},
+					{Value: headerStatic, Text: "static"},
+					{Value: headerSecret, Text: "secret"},
 					{Value: headerDynamic, Text: "event field"},
 				}},
 				{

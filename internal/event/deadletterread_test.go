@@ -98,7 +98,7 @@ func TestReadDeadLetterRejects(t *testing.T) {
 			`{"deadLetterProperties":{"deadletterreason":"R"},"event":{"specversion":"0.3","id":"1","source":"s","type":"t"}}`,
 			"specversion: must be",
 		},
-		{grid + `,"data":"` + strings.Repeat("a", 1<<20) + `"}`, "an event has at most 1048576 bytes"},
+		{grid + `,"data":"` + strings.Repeat("a", 2<<20) + `"}`, "an event has at most 2097152 bytes"},
 		{grid + `,"data":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, "nested deeper than"},
 	} {
 		schema := event.EventGrid
