@@ -104,7 +104,7 @@ func (c *PublishCmd) creates() bool { return c.Sample.on || c.Type != "" }
 func (c *PublishCmd) check(stdin io.Reader) error {
 	switch {
 	case c.creates() && len(c.Files) > 0:
-		return terminal.Usagef("--sample and --type create events; omit the files")
+		return terminal.Usagef("--sample and --type create events; omit the file %s, or see --sample list", c.Files[0])
 	case !c.creates() && c.Count != 1:
 		return terminal.Usagef("--count requires --sample or --type")
 	case c.Type == "" && (c.Subject != "" || c.Data != ""):
