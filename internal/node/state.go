@@ -29,7 +29,7 @@ var (
 		"river_job", "events", "routes", "sql_publishes", "idempotency_keys", "event_keys", "deliveries",
 		"delivery_history", "delivery_attempts", "batches", "left_members", "dead_letters", "exports", "repairs",
 		"rollup_deltas", "rollups", "rollup_sums", "backlog_counts", "operation_outcomes", "operations", "notices",
-		"problems", "probations", "delivery_rates",
+		"problems", "probations", "delivery_rates", "relay_feeds",
 	}
 )
 
