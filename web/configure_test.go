@@ -152,7 +152,8 @@ func TestPolicyForm(t *testing.T) {
 	b.requireRejected(t, "/ui/policies/new?from=ga-2021", typed(form, "name", "my-ga-2018"), http.StatusPreconditionFailed,
 		"Another retry policy has this name.")
 	b.requireTexts(t, "/ui/policies?policy=ga-2021&policy=my-ga-2021", "Actions Copy Copy Edit Delete …")
-	b.requireTexts(t, "/ui/policies", "Property ga-2021 my-ga-2018 my-ga-2019 my-ga-2021 my-ga-2026 my-namespace-2023 Actions")
+	b.requireTexts(t, "/ui/policies",
+		"Property ga-2021 my-ga-2018 my-ga-2019 my-ga-2021 my-ga-2026 my-namespace-2023 Actions")
 	const chosen = "?policy=ga-2018&policy=ga-2019&policy=my-ga-2018&policy=my-ga-2019&policy=my-ga-2021"
 	b.requireTexts(t, "/ui/policies"+chosen, "Property ga-2021 my-ga-2018 my-ga-2019 my-ga-2021 ga-2018 ga-2019 Actions")
 

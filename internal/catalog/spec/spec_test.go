@@ -54,8 +54,8 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	require.Equal(t, "8.2s", cells["Last step"][0])
-	require.Equal(t, []string{"–", "–", "as for each failure", "as for each failure", "10s", "10s"}, cells["Hold after Busy"],
-		"policies without probation have no holds")
+	require.Equal(t, []string{"–", "–", "as for each failure", "as for each failure", "10s", "10s"},
+		cells["Hold after Busy"], "policies without probation have no holds")
 }
 
 func TestCheckRanges(t *testing.T) {
