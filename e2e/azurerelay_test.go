@@ -48,7 +48,7 @@ func relayFeeds() []*relayFeed {
 			2500, orderEvent,
 		},
 		{
-			azureSubscription{name: "blobs-cloud", source: azureAccount + "one", schema: azureCloud},
+			azureSubscription{name: "blobs-cloud", source: azureAccount + "three", schema: azureCloud},
 			"cloud", 1000,
 			convertedEvent,
 		},

@@ -39,7 +39,7 @@ func TestCommandLineIsAProcess(t *testing.T) {
 	postrider(t, env, "subscription", "create", "orders", "billing", "--endpoint", "http://127.0.0.1:1/",
 		"--endpoint-validation", "skip")
 	for line, want := range map[string]string{
-		"topic show or": "orders\n", "subscription show orders ": "billing\n", "policy show ga-202": "ga-2021\n",
+		"topic show or": "orders\n", "subscription show orders ": "billing\n", "policy show ga-202": "ga-2021\nga-2026\n",
 		"subscription show none ": "",
 	} {
 		line = "postrider " + line

@@ -47,7 +47,7 @@ func TestExamplesOfErrors(t *testing.T) {
 	s := setup(t, func(o *server.Options) {
 		o.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a failing scrape") })
 	})
-	s.topic("orders", "")
+	key := s.topic("orders", "")
 	s.subscription("orders", "billing", `{"endpointUrl":"https://example.com"}`)
 	reader := "Bearer " + s.apiKey("ci", "read", "")
 	const admin = "Bearer " + adminToken
@@ -67,6 +67,7 @@ func TestExamplesOfErrors(t *testing.T) {
 		"Forbidden":          s.send(http.MethodGet, "/v1/apiKeys", "", "Authorization", reader),
 		"NotFound":           s.send(http.MethodGet, "/v1/topics/parcels", "", "Authorization", admin),
 		"Conflict":           s.send(http.MethodDelete, "/v1/topics/orders", "", "Authorization", admin),
+		"MethodNotAllowed":   s.send(http.MethodOptions, "/topics/orders/api/events", "", "aeg-sas-key", key),
 		"PreconditionFailed": s.send(http.MethodPut, "/v1/topics/orders", "", "Authorization", admin, "If-Match", `"1"`),
 		"TooLarge":           s.put("/v1/topics/orders", strings.Repeat(" ", 1<<20+1)),
 		"UnsupportedMediaType": s.send(http.MethodPut, "/v1/topics/orders", "kind: basic", "Authorization", admin,

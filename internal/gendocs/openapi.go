@@ -281,7 +281,7 @@ func (b *builder) text(t reflect.Type, name string, field reflect.StructField) s
 // errorNames are the components of error responses by status.
 var errorNames = map[int]string{
 	http.StatusBadRequest: "BadRequest", http.StatusUnauthorized: "Unauthorized", http.StatusForbidden: "Forbidden",
-	http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict",
+	http.StatusNotFound: "NotFound", http.StatusMethodNotAllowed: "MethodNotAllowed", http.StatusConflict: "Conflict",
 	http.StatusPreconditionFailed:    "PreconditionFailed",
 	http.StatusRequestEntityTooLarge: "TooLarge", http.StatusUnsupportedMediaType: "UnsupportedMediaType",
 	http.StatusTooManyRequests: "TooManyRequests", http.StatusInternalServerError: "InternalError",
