@@ -13,6 +13,7 @@ import (
 	"postrider/jobs/pull"
 	"postrider/server/api"
 	"postrider/server/auth"
+	"postrider/server/operations"
 	v1 "postrider/server/v1"
 )
 
@@ -73,6 +74,7 @@ func (s *Server) routes() []route {
 	if s.options.Dev != nil {
 		m.LeastKeyBytes = spec.DevKeyBytes
 	}
+	o := &operations.Handlers{Parts: s.parts}
 	return slices.Concat(s.customRoutes(), s.consumerRoutes(),
 		tagged("topics", []route{
 			{get, "/v1/topics", read, api.Handle("listTopics", m.ListTopics)},
@@ -110,67 +112,7 @@ func (s *Server) routes() []route {
 				api.Handle("rotateSigningSecret", m.RotateSigningSecret, 404, 409),
 			},
 		}),
-		tagged("events", []route{
-			{post, subscription + "/redeliverEvents", operate, api.Handle("redeliverEvents", m.RedeliverEvents, 404, 409)},
-			{post, "/v1/topics/:topic/eraseSubject", operate, api.Handle("eraseSubject", m.EraseSubject, 404, 409)},
-			{get, "/v1/events", read, api.Handle("listEvents", m.ListEvents, 404)},
-			{get, "/v1/activity", read, api.Handle("listActivity", m.ListActivity, 404)},
-			{get, "/v1/events/:systemId", read, api.Handle("getEvent", m.GetEvent, 404)},
-			{post, "/v1/events/:systemId/redeliver", operate, api.Handle("redeliverEvent", m.RedeliverEvent, 404, 409)},
-			{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", m.EraseEvent, 404, 409)},
-		}),
-		tagged("relay feeds", []route{
-			{get, "/v1/relayFeeds", read, api.Handle("listRelayFeeds", m.ListRelayFeeds, 404)},
-			{get, relayFeed, read, api.Handle("getRelayFeed", m.GetRelayFeed, 404)},
-			{post, relayFeed + "/openCallback", operate, api.Handle("openRelayCallback", m.OpenRelayCallback, 404, 409)},
-		}),
-		tagged("problems", problemRoutes(m)),
-		tagged("deliveries", []route{
-			{get, "/v1/deliveries", read, api.Handle("listDeliveries", m.ListDeliveries, 404)},
-			{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", m.RetryDeliveries)},
-			{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", m.CancelDeliveries)},
-			{get, delivery, read, api.Handle("getDelivery", m.GetDelivery, 404)},
-			{get, delivery + "/attempts", read, api.Handle("listDeliveryAttempts", m.ListDeliveryAttempts, 404)},
-			{post, delivery + "/cancel", operate, api.Handle("cancelDelivery", m.CancelDelivery, 404, 409)},
-			{post, delivery + "/retryNow", operate, api.Handle("retryDelivery", m.RetryDelivery, 404, 409)},
-			{post, delivery + "/deadLetterNow", operate, api.Handle("deadLetterDelivery", m.DeadLetterDelivery, 404, 409)},
-		}),
-		tagged("batches", []route{
-			{get, "/v1/batches", read, api.Handle("listBatches", m.ListBatches, 404)},
-			{get, "/v1/batches/:batchId", read, api.Handle("getBatch", m.GetBatch, 404)},
-			{get, "/v1/batches/:batchId/members", read, api.Handle("listBatchMembers", m.ListBatchMembers, 404)},
-			{get, "/v1/batches/:batchId/attempts", read, api.Handle("listBatchAttempts", m.ListBatchAttempts, 404)},
-		}),
-		tagged("dead letters", []route{
-			{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", m.ListDeadLetters, 404)},
-			{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", m.RedeliverDeadLetters, 409)},
-			{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", m.RepairDeadLetters, 409)},
-			{post, "/v1/deadLetters/resolve", operate, api.Handle("resolveDeadLetters", m.ResolveDeadLetters)},
-			{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", m.PurgeDeadLetters)},
-			{
-				post, "/v1/topics/:topic/importDeadLetters", operate,
-				api.Handle("importDeadLetters", m.ImportDeadLetters, 404),
-			},
-			{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", m.ExportDeadLetters, 404)},
-			{get, deadLetter, read, api.Handle("getDeadLetter", m.GetDeadLetter, 404)},
-			{del, deadLetter, operate, api.Handle("purgeDeadLetter", m.PurgeDeadLetter, 404)},
-			{post, deadLetter + "/redeliver", operate, api.Handle("redeliverDeadLetter", m.RedeliverDeadLetter, 404, 409)},
-			{post, deadLetter + "/resolve", operate, api.Handle("resolveDeadLetter", m.ResolveDeadLetter, 404)},
-			{post, deadLetter + "/reopen", operate, api.Handle("reopenDeadLetter", m.ReopenDeadLetter, 404)},
-		}),
-		tagged("queries", []route{
-			{get, "/v1/queries", query, api.Handle("listQueries", m.ListQueries)},
-			{post, "/v1/queries/run", query, api.Handle("runSQL", m.RunSQL, 409)},
-			{put, "/v1/queries/:query", query, api.Handle("putQuery", m.PutQuery, 409)},
-			{get, "/v1/queries/:query", query, api.Handle("getQuery", m.GetQuery, 404)},
-			{del, "/v1/queries/:query", query, api.Handle("deleteQuery", m.DeleteQuery, 404)},
-			{post, "/v1/queries/:query/run", query, api.Handle("runQuery", m.RunQuery, 404, 409)},
-		}),
-		tagged("operations", []route{
-			{get, "/v1/operations", read, api.Handle("listOperations", m.ListOperations)},
-			{get, "/v1/operations/:operationId", read, api.Handle("getOperation", m.GetOperation, 404)},
-			{post, "/v1/operations/:operationId/cancel", operate, api.Handle("cancelOperation", m.CancelOperation, 404)},
-		}),
+		operationRoutes(o),
 		tagged("retry policies", []route{
 			{get, "/v1/policies", read, api.Handle("listPolicies", m.ListPolicies)},
 			{put, "/v1/policies/:policy", admin, api.Handle("putPolicy", m.PutPolicy, 409)},
@@ -181,7 +123,7 @@ func (s *Server) routes() []route {
 			{post, "/v1/apply", admin, api.Handle("applyConfiguration", m.Apply)},
 		}),
 		tagged("access", []route{
-			{get, "/v1/audit", read, api.Handle("listAudit", m.ListAudit, 404)},
+			{get, "/v1/audit", read, api.Handle("listAudit", o.ListAudit, 404)},
 			{get, "/v1/apiKeys", admin, api.Handle("listAPIKeys", m.ListAPIKeys)},
 			{post, "/v1/apiKeys", admin, api.Handle("createAPIKey", m.CreateAPIKey, 404, 409)},
 			{get, "/v1/apiKeys/:apiKey", admin, api.Handle("getAPIKey", m.GetAPIKey, 404)},
@@ -195,14 +137,76 @@ func (s *Server) routes() []route {
 	)
 }
 
-// problemRoutes are the routes of what fails.
-func problemRoutes(m *v1.Handlers) []route {
-	return []route{
-		{get, "/v1/problems", read, api.Handle("listProblems", m.ListProblems, 404)},
-		{get, problem, read, api.Handle("getProblem", m.GetProblem, 404)},
-		{post, problem + "/acknowledge", operate, api.Handle("acknowledgeProblem", m.AcknowledgeProblem, 404)},
-		{post, problem + "/resolve", operate, api.Handle("resolveProblem", m.ResolveProblem, 404)},
-	}
+// operationRoutes are the routes of what was published and delivered.
+func operationRoutes(o *operations.Handlers) []route {
+	return slices.Concat(
+		tagged("events", []route{
+			{post, subscription + "/redeliverEvents", operate, api.Handle("redeliverEvents", o.RedeliverEvents, 404, 409)},
+			{post, "/v1/topics/:topic/eraseSubject", operate, api.Handle("eraseSubject", o.EraseSubject, 404, 409)},
+			{get, "/v1/events", read, api.Handle("listEvents", o.ListEvents, 404)},
+			{get, "/v1/activity", read, api.Handle("listActivity", o.ListActivity, 404)},
+			{get, "/v1/events/:systemId", read, api.Handle("getEvent", o.GetEvent, 404)},
+			{post, "/v1/events/:systemId/redeliver", operate, api.Handle("redeliverEvent", o.RedeliverEvent, 404, 409)},
+			{post, "/v1/events/:systemId/erase", operate, api.Handle("eraseEvent", o.EraseEvent, 404, 409)},
+		}),
+		tagged("relay feeds", []route{
+			{get, "/v1/relayFeeds", read, api.Handle("listRelayFeeds", o.ListRelayFeeds, 404)},
+			{get, relayFeed, read, api.Handle("getRelayFeed", o.GetRelayFeed, 404)},
+			{post, relayFeed + "/openCallback", operate, api.Handle("openRelayCallback", o.OpenRelayCallback, 404, 409)},
+		}),
+		tagged("problems", []route{
+			{get, "/v1/problems", read, api.Handle("listProblems", o.ListProblems, 404)},
+			{get, problem, read, api.Handle("getProblem", o.GetProblem, 404)},
+			{post, problem + "/acknowledge", operate, api.Handle("acknowledgeProblem", o.AcknowledgeProblem, 404)},
+			{post, problem + "/resolve", operate, api.Handle("resolveProblem", o.ResolveProblem, 404)},
+		}),
+		tagged("deliveries", []route{
+			{get, "/v1/deliveries", read, api.Handle("listDeliveries", o.ListDeliveries, 404)},
+			{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", o.RetryDeliveries)},
+			{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", o.CancelDeliveries)},
+			{get, delivery, read, api.Handle("getDelivery", o.GetDelivery, 404)},
+			{get, delivery + "/attempts", read, api.Handle("listDeliveryAttempts", o.ListDeliveryAttempts, 404)},
+			{post, delivery + "/cancel", operate, api.Handle("cancelDelivery", o.CancelDelivery, 404, 409)},
+			{post, delivery + "/retryNow", operate, api.Handle("retryDelivery", o.RetryDelivery, 404, 409)},
+			{post, delivery + "/deadLetterNow", operate, api.Handle("deadLetterDelivery", o.DeadLetterDelivery, 404, 409)},
+		}),
+		tagged("batches", []route{
+			{get, "/v1/batches", read, api.Handle("listBatches", o.ListBatches, 404)},
+			{get, "/v1/batches/:batchId", read, api.Handle("getBatch", o.GetBatch, 404)},
+			{get, "/v1/batches/:batchId/members", read, api.Handle("listBatchMembers", o.ListBatchMembers, 404)},
+			{get, "/v1/batches/:batchId/attempts", read, api.Handle("listBatchAttempts", o.ListBatchAttempts, 404)},
+		}),
+		tagged("dead letters", []route{
+			{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", o.ListDeadLetters, 404)},
+			{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", o.RedeliverDeadLetters, 409)},
+			{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", o.RepairDeadLetters, 409)},
+			{post, "/v1/deadLetters/resolve", operate, api.Handle("resolveDeadLetters", o.ResolveDeadLetters)},
+			{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", o.PurgeDeadLetters)},
+			{
+				post, "/v1/topics/:topic/importDeadLetters", operate,
+				api.Handle("importDeadLetters", o.ImportDeadLetters, 404),
+			},
+			{get, "/v1/deadLetterExport", read, api.Handle("exportDeadLetters", o.ExportDeadLetters, 404)},
+			{get, deadLetter, read, api.Handle("getDeadLetter", o.GetDeadLetter, 404)},
+			{del, deadLetter, operate, api.Handle("purgeDeadLetter", o.PurgeDeadLetter, 404)},
+			{post, deadLetter + "/redeliver", operate, api.Handle("redeliverDeadLetter", o.RedeliverDeadLetter, 404, 409)},
+			{post, deadLetter + "/resolve", operate, api.Handle("resolveDeadLetter", o.ResolveDeadLetter, 404)},
+			{post, deadLetter + "/reopen", operate, api.Handle("reopenDeadLetter", o.ReopenDeadLetter, 404)},
+		}),
+		tagged("queries", []route{
+			{get, "/v1/queries", query, api.Handle("listQueries", o.ListQueries)},
+			{post, "/v1/queries/run", query, api.Handle("runSQL", o.RunSQL, 409)},
+			{put, "/v1/queries/:query", query, api.Handle("putQuery", o.PutQuery, 409)},
+			{get, "/v1/queries/:query", query, api.Handle("getQuery", o.GetQuery, 404)},
+			{del, "/v1/queries/:query", query, api.Handle("deleteQuery", o.DeleteQuery, 404)},
+			{post, "/v1/queries/:query/run", query, api.Handle("runQuery", o.RunQuery, 404, 409)},
+		}),
+		tagged("operations", []route{
+			{get, "/v1/operations", read, api.Handle("listOperations", o.ListOperations)},
+			{get, "/v1/operations/:operationId", read, api.Handle("getOperation", o.GetOperation, 404)},
+			{post, "/v1/operations/:operationId/cancel", operate, api.Handle("cancelOperation", o.CancelOperation, 404)},
+		}),
+	)
 }
 
 // tagged sets the tag of routes.
@@ -264,7 +268,7 @@ func (s *Server) consumerRoutes() []route {
 // addRoutes adds the routes to the router. It does not split the operation from the name before it, as in
 // /topics/orders:publish: routes that differ in the operation only are one route of the router.
 func (s *Server) addRoutes() {
-	operations := map[string]map[string]route{} // of POST, by path without the operation
+	byPath := map[string]map[string]route{} // of POST, by path without the operation
 	for _, r := range s.routes() {
 		var middleware []echo.MiddlewareFunc
 		if r.ID != "receiveEvents" { // which waits as long as its client
@@ -288,11 +292,11 @@ func (s *Server) addRoutes() {
 		switch {
 		case !has:
 			s.echo.Add(r.method, r.path, r.Handle)
-		case operations[path] == nil:
-			operations[path] = map[string]route{operation: r}
-			s.echo.POST(path, chooseOperation(operations[path]))
+		case byPath[path] == nil:
+			byPath[path] = map[string]route{operation: r}
+			s.echo.POST(path, chooseOperation(byPath[path]))
 		default:
-			operations[path][operation] = r
+			byPath[path][operation] = r
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"postrider/internal/cli/rest"
 	"postrider/internal/sqlquery"
 	"postrider/internal/terminal"
-	v1 "postrider/server/v1"
+	"postrider/server/operations"
 )
 
 // QueryCmd is query with its verbs.
@@ -100,7 +100,7 @@ func (c *queryRunCmd) Run(ctx context.Context, std terminal.Streams, client *res
 		}
 		path, body["sql"], body["args"] = "/v1/queries/run", c.SQL, args
 	}
-	var result v1.QueryResult
+	var result operations.QueryResult
 	if err := client.Call(ctx, http.MethodPost, path, body, &result); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (c *queryRunCmd) Run(ctx context.Context, std terminal.Streams, client *res
 	return nil
 }
 
-func printResult(stdout io.Writer, r *v1.QueryResult, form string) error {
+func printResult(stdout io.Writer, r *operations.QueryResult, form string) error {
 	var out sqlquery.Writer = &tableWriter{table: tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0), out: stdout}
 	switch form {
 	case "json":

@@ -21,6 +21,7 @@ import (
 	"postrider/internal/query"
 	"postrider/server"
 	"postrider/server/api"
+	"postrider/server/operations"
 	v1 "postrider/server/v1"
 )
 
@@ -36,7 +37,8 @@ const (
 // commented are the packages whose doc comments describe operations, types and members.
 var commented = []string{
 	"internal/access", "internal/catalog", "internal/endpointconf", "internal/event", "internal/filter",
-	"internal/operator", "internal/query", "internal/sqlquery", "policy", "server/api", "server/v1",
+	"internal/operator", "internal/query", "internal/sqlquery", "policy", "server/api",
+	"server/operations", "server/v1",
 }
 
 // vocabulary are types with members that other types have too. A member without a comment has the text of the first
@@ -44,7 +46,7 @@ var commented = []string{
 var vocabulary = []reflect.Type{
 	reflect.TypeFor[query.DeadLetterFilter](), reflect.TypeFor[query.EventFilter](), reflect.TypeFor[query.DeadLetter](),
 	reflect.TypeFor[query.BatchLine](), reflect.TypeFor[query.DeliveryLine](), reflect.TypeFor[api.List[int]](),
-	reflect.TypeFor[v1.BulkSpec](), reflect.TypeFor[v1.Topic](), reflect.TypeFor[v1.Activity](),
+	reflect.TypeFor[operations.BulkSpec](), reflect.TypeFor[v1.Topic](), reflect.TypeFor[operations.Activity](),
 	reflect.TypeFor[v1.Subscription](), reflect.TypeFor[access.APIKey](),
 }
 

@@ -85,7 +85,7 @@ func (m *Handlers) patch(
 	if before, err = m.Parts.Subscriptions.Get(ctx, topic, name); err != nil {
 		return nil, nil, false, err
 	}
-	parent, err := m.topic(ctx, topic)
+	parent, err := m.Parts.Topic(ctx, topic)
 	if err != nil {
 		return nil, nil, false, err
 	}

@@ -62,7 +62,7 @@ type putSubscriptionRequest struct {
 // In both states the deliveries are held (`not_validated`). A validated endpoint is not replaced by one whose handshake
 // takes longer. A handshake in progress continues if the endpoint does not change. See docs/guides/receive.md.
 func (m *Handlers) PutSubscription(ctx context.Context, r *putSubscriptionRequest) (*api.Put[Subscription], error) {
-	topic, err := m.topic(ctx, r.Topic)
+	topic, err := m.Parts.Topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ type testFilterRequest struct {
 // Shows which events match the filter in the request, and why. It tests the event in the request, or the topic's last
 // events.
 func (m *Handlers) TestFilter(ctx context.Context, r *testFilterRequest) (*FilterResults, error) {
-	topic, err := m.topic(ctx, r.Topic)
+	topic, err := m.Parts.Topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}

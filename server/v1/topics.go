@@ -95,7 +95,7 @@ func (m *Handlers) putTopic(
 //
 // Returns the settings of a topic. Only listKeys shows its access keys.
 func (m *Handlers) GetTopic(ctx context.Context, r *TopicPath) (*Topic, error) {
-	topic, err := m.topic(ctx, r.Topic)
+	topic, err := m.Parts.Topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -221,11 +221,12 @@ func (b *TopicSpec) check(name string) (catalog.TopicSpec, error) {
 // most, and with the same id.
 const relayWindow = 24 * 60
 
-func (m *Handlers) topic(ctx context.Context, name string) (*catalog.Topic, error) {
+// Topic returns a topic, or the response 404.
+func (p *Parts) Topic(ctx context.Context, name string) (*catalog.Topic, error) {
 	if !api.Storable(name) {
 		return nil, api.TopicNotFound(name)
 	}
-	topic, err := m.Parts.Topics.Get(ctx, name)
+	topic, err := p.Topics.Get(ctx, name)
 	if errors.Is(err, postgres.ErrNotFound) {
 		return nil, api.TopicNotFound(name)
 	}

@@ -146,7 +146,7 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath
 			"event subscription %q of topic %q has no endpoint: its deliveryMode is %s", r.Subscription, r.Topic,
 			catalog.ModeQueue)
 	}
-	topic, err := m.topic(ctx, r.Topic)
+	topic, err := m.Parts.Topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package v1
+package operations
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/server/api"
+	v1 "postrider/server/v1"
 )
 
 type listEventsRequest struct {
@@ -137,7 +138,7 @@ func (m *Handlers) EraseEvent(ctx context.Context, r *EventPath) (*Erased, error
 }
 
 type eraseSubjectRequest struct {
-	TopicPath
+	v1.TopicPath
 	Body EraseSubjectSpec
 }
 
@@ -262,7 +263,10 @@ func (m *Handlers) ListActivity(ctx context.Context, r *listActivityRequest) (*R
 			shown.Subscription, shown.Number = &l.Subscription, &l.Number
 			shown.DeliveryID, shown.BatchID = l.DeliveryID, l.BatchID
 			shown.Status, shown.Outcome, shown.Verdict = l.Status, &l.Outcome, &l.Verdict
-			shown.State, shown.DurationMs = textOrNull(stateAfter[l.Verdict]), &l.DurationMs
+			shown.DurationMs = &l.DurationMs
+			if state, known := stateAfter[l.Verdict]; known {
+				shown.State = &state
+			}
 		}
 		recent.Value[i] = shown
 	}

@@ -1,4 +1,4 @@
-package v1
+package operations
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/operator"
 	"postrider/server/api"
+	v1 "postrider/server/v1"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 )
 
 type importDeadLettersRequest struct {
-	TopicPath
+	v1.TopicPath
 	Body ImportSpec `extraBytes:"3145728"`
 }
 
@@ -81,12 +82,12 @@ type ImportedDeadLetter struct {
 // If a dead letter is invalid, its event subscription is missing, or its place of the file was imported with another
 // event, the response is 400 with each mistake, and nothing is stored.
 func (m *Handlers) ImportDeadLetters(ctx context.Context, r *importDeadLettersRequest) (*ImportedDeadLetters, error) {
-	topic, err := m.topic(ctx, r.Topic)
+	topic, err := m.Parts.Topic(ctx, r.Topic)
 	if err != nil {
 		return nil, err
 	}
 	var found problems
-	letters := found.letters(InputOf(topic), r.Body.DeadLetters)
+	letters := found.letters(v1.InputOf(topic), r.Body.DeadLetters)
 	if err := found.Err(); err != nil {
 		return nil, err
 	}

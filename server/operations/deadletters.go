@@ -1,7 +1,8 @@
-package v1
+package operations
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,7 @@ func (m *Handlers) ListDeadLetters(
 	list, err := api.ListAfter(ctx, r, read,
 		func(l query.DeadLetter) query.DeadLetterPlace { return l.Place() })
 	if err == nil && page.NextLink == nil {
-		list, err = named(ctx, m, list, err, optional(r.Topic, ""), optional(r.Subscription, ""))
+		list, err = named(ctx, m, list, err, *cmp.Or(r.Topic, new("")), *cmp.Or(r.Subscription, new("")))
 	}
 	if err != nil {
 		return nil, err
@@ -320,10 +321,13 @@ func (p *problems) target(to RedeliverTarget) operator.Target {
 
 // rate checks ratePerSecond; 0 = no limit.
 func (p *problems) rate(given *int) int {
-	if given != nil && (*given < 1 || *given > maxRate) {
+	if given == nil {
+		return 0
+	}
+	if *given < 1 || *given > maxRate {
 		p.Value("ratePerSecond", "must be between 1 and %d, not %d", maxRate, *given)
 	}
-	return optional(given, 0)
+	return *given
 }
 
 const maxRate = 1_000_000

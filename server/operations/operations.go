@@ -1,4 +1,4 @@
-package v1
+package operations
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/server/api"
+	v1 "postrider/server/v1"
 )
 
 // operationKey is the key of an operation in a list.
@@ -57,7 +58,7 @@ func (m *Handlers) CancelOperation(ctx context.Context, r *OperationPath) (*quer
 }
 
 type redeliverEventsRequest struct {
-	SubscriptionPath
+	v1.SubscriptionPath
 	Body RedeliverEventsSpec
 }
 
