@@ -44,12 +44,12 @@ type relayMessage struct {
 }
 
 // relayKind is what a request to a relay topic brings instead of events.
-type relayKind int
+type relayKind string
 
 const (
-	relayLoop relayKind = iota
-	relayValidation
-	relayDeletion
+	relayLoop       relayKind = "loop"
+	relayValidation relayKind = "validation"
+	relayDeletion   relayKind = "deletion"
 )
 
 // Error is not shown: relayMessages are answered.
