@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -33,7 +35,13 @@ func TestPublishFormsOfClients(t *testing.T) {
 		"User-Agent", "azsdk-java-azure-messaging-eventgrid/4.12.0 (11.0.16; Linux)",
 		"x-ms-client-request-id", "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
 	}
-	python := []string{"Accept", "*/*", "User-Agent", "azsdk-python-eventgrid/4.9.2 Python/3.11.7 (Linux)"}
+	pythonHeaders := []string{"Accept", "*/*", "User-Agent", "azsdk-python-eventgrid/4.9.2 Python/3.11.7 (Linux)"}
+	// .NET prints the expiry with the program's offset, Java in UTC without one. Both sign the URL with its query.
+	const sasToken, query = "aeg-sas-token", "?api-version=2018-01-01"
+	address, soon := s.url+"/topics/event-grid/api/events"+query, time.Now().UTC().Add(time.Hour)
+	dotNetExpiry := soon.In(time.FixedZone("", -7*3600)).Format(usEnglish + " -07:00")
+	dotNetToken := []string{sasToken, token(t, keys["event-grid"], address, dotNetExpiry, dotNet)}
+	javaToken := []string{sasToken, token(t, keys["event-grid"], address, soon.Format("1/2/2006 3:4:5 PM"), python)}
 	for name, row := range map[string]struct {
 		topic, contentType string
 		headers            []string
@@ -44,12 +52,20 @@ func TestPublishFormsOfClients(t *testing.T) {
 			"event-grid", plain, dotnet, `[{"id":"n1","subject":"s","data":"text","eventType":"t",` +
 				`"eventTime":"2026-01-02T03:04:05.1234567-07:00","dataVersion":"1.0"}]`, []string{"n1"},
 		},
+		".NET, Event Grid, signature": {
+			"event-grid", plain, append(dotNetToken, dotnet...), `[{"id":"n3","subject":"s","data":null,"eventType":"t",` +
+				`"eventTime":"2026-01-02T03:04:05.1234567+00:00","dataVersion":"1.0"}]`, []string{"n3"},
+		},
+		"Java, Event Grid, signature": {
+			"event-grid", plain, append(javaToken, java...), `[{"id":"j3","subject":"s","data":"x","eventType":"t",` +
+				`"eventTime":"2026-01-02T03:04:05Z","dataVersion":"0.1"}]`, []string{"j3"},
+		},
 		"Java, Event Grid": {
 			"event-grid", plain, java, `[{"id":"j1","subject":"s","data":{"a":1},"eventType":"t",` +
 				`"eventTime":"2026-01-02T03:04:05.123456789Z","dataVersion":"0.1"}]`, []string{"j1"},
 		},
 		"Python, Event Grid": {
-			"event-grid", charset, python, `[{"id": "p1", "subject": "s", "data": {"a": 1}, "eventType": "t", ` +
+			"event-grid", charset, pythonHeaders, `[{"id": "p1", "subject": "s", "data": {"a": 1}, "eventType": "t", ` +
 				`"eventTime": "2026-01-02T03:04:05.123456Z", "dataVersion": "1.0"}, {"id": "p2", "subject": "s", ` +
 				`"data": "x", "eventType": "t", "eventTime": "2026-01-02T03:04:05.123456Z", "dataVersion": "1.0"}]`,
 			[]string{"p1", "p2"},
@@ -64,14 +80,17 @@ func TestPublishFormsOfClients(t *testing.T) {
 				`"datacontenttype":"application/octet-stream","specversion":"1.0"}]`, []string{"j2"},
 		},
 		"Python, CloudEvents, extension first and a number": {
-			"cloud", batch, python, `[{"ext1": 1, "ext2": "x", "id": "p3", "source": "/s", "data": {"a": 1}, ` +
+			"cloud", batch, pythonHeaders, `[{"ext1": 1, "ext2": "x", "id": "p3", "source": "/s", "data": {"a": 1}, ` +
 				`"type": "t", "time": "2026-01-02T03:04:05.123456Z", "specversion": "1.0"}]`, []string{"p3"},
 		},
-		"Python, custom": {"custom", charset, python, `[{"customSubject": "sample", "customData": {"a": 1}}]`, []string{""}},
+		"Python, custom": {"custom", charset, pythonHeaders, `[{"customSubject": "sample", "customData": {"a": 1}}]`, []string{""}},
 		".NET, custom":   {"custom", plain, dotnet, `[{"name":"a"},{"name":"b"}]`, []string{"", ""}},
 	} {
-		headers := append([]string{"Content-Type", row.contentType, "aeg-sas-key", keys[row.topic]}, row.headers...)
-		response := s.send(http.MethodPost, "/topics/"+row.topic+"/api/events?api-version=2018-01-01", row.body, headers...)
+		headers := append([]string{"Content-Type", row.contentType}, row.headers...)
+		if !slices.Contains(headers, sasToken) {
+			headers = append(headers, "aeg-sas-key", keys[row.topic])
+		}
+		response := s.send(http.MethodPost, "/topics/"+row.topic+"/api/events"+query, row.body, headers...)
 		require.Equal(t, 200, response.status, "%s: %s", name, response.body)
 		require.Empty(t, response.body, name)
 		require.Equal(t, "0", response.header.Get("Content-Length"), name)
@@ -80,7 +99,7 @@ func TestPublishFormsOfClients(t *testing.T) {
 				row.topic, id), "%s %s", name, id)
 		}
 	}
-	require.Equal(t, 10, s.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 12, s.count("SELECT count(*) FROM postrider.events"))
 	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.events WHERE date_trunc('second', event_time) = '2026-01-02 10:04:05Z'"))
 }
 
