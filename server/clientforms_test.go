@@ -1,12 +1,16 @@
 package server_test
 
 import (
+	"log/slog"
 	"net/http"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"postrider/server"
 )
 
 // Publishing clients of Event Grid send the same events in different forms. Sources of the forms: the recorded sessions
@@ -101,6 +105,34 @@ func TestPublishFormsOfClients(t *testing.T) {
 	}
 	require.Equal(t, 12, s.count("SELECT count(*) FROM postrider.events"))
 	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.events WHERE date_trunc('second', event_time) = '2026-01-02 10:04:05Z'"))
+}
+
+// Responses have the headers that clients log: the versions of the protocol, and an id that is in postrider's log, too.
+func TestPublishResponseHeaders(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	s := setup(t, func(o *server.Options) {
+		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	key, namespaceKey := s.topic("orders", ""), s.topic("parcels", `{"kind":"namespace"}`)
+	met := map[string]bool{}
+	requireHeaders := func(response response, status int, versions string) {
+		require.Equal(t, status, response.status, response.body)
+		require.Equal(t, []string{versions}, response.header.Values("api-supported-versions"))
+		id := response.header.Get("x-ms-request-id")
+		require.NoError(t, uuid.Validate(id))
+		require.NotContains(t, met, id)
+		met[id] = true
+		require.Contains(t, log.String(), `"requestId":"`+id+`"`)
+	}
+	for range 2 {
+		requireHeaders(s.publish("orders", key, gridEvents("1")), 200, "2018-01-01")
+	}
+	requireHeaders(s.publish("orders", key, "[{}]"), 400, "2018-01-01")
+	requireHeaders(s.publish("orders", "wrong", gridEvents("1")), 401, "2018-01-01")
+	requireHeaders(s.send(http.MethodPost, "/topics/parcels:publish", cloudEvent("1"), "aeg-sas-key", namespaceKey,
+		"Content-Type", "application/cloudevents+json"), 200, "2023-11-01, 2024-06-01")
+	require.Empty(t, s.get("/v1/topics").header.Get("x-ms-request-id"))
 }
 
 // Receiving clients send an empty body or one with a charset, and any Accept; the lock tokens come back as they were.

@@ -47,7 +47,7 @@ func (s *Server) respondError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	fields := []any{"method", c.Request().Method, "route", c.Path(), "error", err}
+	fields := withRequestID([]any{"method", c.Request().Method, "route", c.Path(), "error", err}, c)
 	state := postgres.SQLState(err)
 	if state != "" {
 		fields = append(fields, "sqlstate", state)

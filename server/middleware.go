@@ -29,10 +29,21 @@ func (s *Server) recoverAndLog(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			c.Error(err) // responds now, so that the line has the status
 		}
-		s.log.Debug("request finished", "method", c.Request().Method, "path", c.Request().URL.Path, "status",
-			c.Response().Status, "duration", time.Since(began), "client", c.RealIP())
+		fields := []any{
+			"method", c.Request().Method, "path", c.Request().URL.Path, "status", c.Response().Status,
+			"duration", time.Since(began), "client", c.RealIP(),
+		}
+		s.log.Debug("request finished", withRequestID(fields, c)...)
 		return err
 	}
+}
+
+// withRequestID appends the id of a request to the fields of a log line, if it has one.
+func withRequestID(fields []any, c echo.Context) []any {
+	if id := c.Response().Header().Get(headerRequestID); id != "" {
+		return append(fields, "requestId", id)
+	}
+	return fields
 }
 
 // goneGrace is how long a request continues after its client's side of the connection was closed.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/access"
@@ -60,8 +61,14 @@ func (s *Server) publishToNamespace(c echo.Context) error {
 	return c.JSON(http.StatusOK, struct{}{})
 }
 
+// headerRequestID has the id of a publish request. Log lines about the request contain it.
+const headerRequestID = "X-Ms-Request-Id"
+
 func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 	r, began := c.Request(), time.Now()
+	// Every response has these headers. Source: the recorded sessions of Microsoft's clients, 2020 to 2023.
+	c.Response().Header().Set("Api-Supported-Versions", strings.Join(p.versions, ", "))
+	c.Response().Header().Set(headerRequestID, uuid.NewString())
 	credential, err := s.credential(r, p, topic)
 	if err != nil {
 		return err
