@@ -79,6 +79,7 @@ func TestOperatorEndsBothProbations(t *testing.T) {
 	publishFailing(t, tn, 1)
 	require.Equal(t, 2, tn.Probations(t, "since IS NOT NULL"))
 	publishOne(t, tn, "held")
+	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now() + interval '1 hour'")
 	_, err := tn.System.Holds.Probe(t.Context(), topicName, "billing")
 	require.NoError(t, err)
 	require.Equal(t, "held", tn.Attempt(t).EventID)
