@@ -265,7 +265,9 @@ DECLARE
     texts text[];
 BEGIN
     e.id := postrider_internal.new_uuid();
-    IF jsonb_typeof(event) <> 'object' THEN
+    IF schema = 'CustomEventSchema' AND event = 'null' THEN
+        PERFORM postrider_internal.reject_event(place, 'must not be null');
+    ELSIF schema <> 'CustomEventSchema' AND jsonb_typeof(event) <> 'object' THEN
         PERFORM postrider_internal.reject_event(place, 'must be an object, is '
             || postrider_internal.kind_in_words(event));
     ELSIF schema = 'EventGridSchema'

@@ -89,6 +89,7 @@ func TestPublishFormsOfClients(t *testing.T) {
 		},
 		"Python, custom": {"custom", charset, pythonHeaders, `[{"customSubject": "sample", "customData": {"a": 1}}]`, []string{""}},
 		".NET, custom":   {"custom", plain, dotnet, `[{"name":"a"},{"name":"b"}]`, []string{"", ""}},
+		".NET, strings":  {"custom", plain, dotnet, `["data"]`, []string{""}},
 	} {
 		headers := append([]string{"Content-Type", row.contentType}, row.headers...)
 		if !slices.Contains(headers, sasToken) {
@@ -103,7 +104,8 @@ func TestPublishFormsOfClients(t *testing.T) {
 				row.topic, id), "%s %s", name, id)
 		}
 	}
-	require.Equal(t, 12, s.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 13, s.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 1, s.count(`SELECT count(*) FROM postrider.events WHERE body_text = '"data"'`))
 	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.events WHERE date_trunc('second', event_time) = '2026-01-02 10:04:05Z'"))
 }
 

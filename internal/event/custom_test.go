@@ -56,6 +56,30 @@ func TestParseCustomShapes(t *testing.T) {
 	}
 }
 
+// Any value but null is an event, also in a dead letter. Its fields have their defaults.
+func TestParseCustomValues(t *testing.T) {
+	t.Parallel()
+	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"what","defaultValue":"t"},`+
+		`"subject":{"defaultValue":"s"}}}`)
+	values := []string{`"data"`, `-1.50`, `true`, `[]`, `[{"what":"x"}, 2]`}
+	events, err := in.Parse("application/json", []byte("["+strings.Join(values, " , ")+"]"))
+	require.NoError(t, err)
+	require.Len(t, events, len(values))
+	for i, value := range values {
+		require.Equal(t, value, string(events[i].Body))
+		require.Equal(t, "t", events[i].Type, "an array has no members")
+		one, err := in.ParseOne([]byte(value))
+		require.NoError(t, err)
+		require.Equal(t, value, string(one.Body))
+		delivered, err := AppendDelivery(nil, one, "orders", EventGrid)
+		require.NoError(t, err)
+		require.True(t, strings.HasSuffix(string(delivered), `,"data":`+value+`}`), "%s", delivered)
+		dead, err := in.ReadDeadLetter([]byte(`{"deadLetterReason":"R",` + string(delivered[1:])))
+		require.NoError(t, err)
+		require.Equal(t, value, string(dead.Event.Body))
+	}
+}
+
 func TestParseCustomFields(t *testing.T) {
 	t.Parallel()
 	full := Event{
@@ -141,7 +165,8 @@ func TestInvalidCustomEvents(t *testing.T) {
 		},
 		{"topic an object", `{` + required + `,"where":{}}`, "where", "must be a string or a number, is an object"},
 		{"a name twice", `{` + required + `,"x":1,"x":2}`, "x", "appears twice"},
-		{"no object", `[5]`, "", "must be an object, is a number"},
+		{"null", `[null]`, "", "must not be null"},
+		{"no object, and a required field", `["data"]`, "key", noID},
 		{"no array", `5`, whole, "expected one event (an object) or an array of events, found a number"},
 	})
 	nested := strings.Replace(everyField, `"who"`, `"meta.who"`, 1)

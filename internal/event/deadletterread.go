@@ -68,7 +68,7 @@ func SplitDeadLetters(text []byte) (letters [][]byte, err error) {
 // case. The event's bytes are those of the text without the properties, with two exceptions: those of Event.Body, and a
 // missing specversion is added. Topic and Delivery stay empty, and an unknown reason is kept as it is. *Error.
 //
-// For a topic of schema Custom the event is the publisher's own object, which Event Grid writes as data.
+// For a topic of schema Custom the event is the publisher's own JSON, which Event Grid writes as data.
 // Sources: those of DeadLetterFlat and DeadLetterNested, and Microsoft, Dead lettering for event subscriptions to
 // namespace topics, 2023-09-29.
 func (in Input) ReadDeadLetter(text []byte) (*DeadLetter, error) {
@@ -192,8 +192,8 @@ func (in Input) deadEvent(body []byte, cloud bool) (*Event, error) {
 		return e, err
 	}
 	data, _ := memberOf(e.Body, "data")
-	if len(data) == 0 || data[0] != '{' {
-		f.reject("data", "must be an object: topic %q has custom events", in.Topic)
+	if len(data) == 0 || data[0] == 'n' {
+		f.reject("data", "is required: topic %q has custom events", in.Topic)
 		return nil, f.err
 	}
 	e.Schema, e.Source, e.Body = Custom, "", data

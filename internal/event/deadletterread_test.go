@@ -76,7 +76,7 @@ func printed(d *event.DeadLetter) string {
 func TestReadDeadLetterRejects(t *testing.T) {
 	t.Parallel()
 	const grid = `{"id":"1","subject":"s","eventType":"t","eventTime":"2026-03-04T05:06:07Z","deadLetterReason":"R"`
-	const custom = `,"data":[]}`
+	const custom = `,"data":null}`
 	for _, row := range []struct{ text, says string }{
 		{`[]`, "not an object of JSON"},
 		{`{"id":"1"}`, "no dead letter: it has none of the members"},
@@ -88,7 +88,7 @@ func TestReadDeadLetterRejects(t *testing.T) {
 		{strings.Replace(grid, `"R"`, `""`, 1) + `}`, "deadLetterReason: must be 1 to 1024 bytes long"},
 		{strings.Replace(grid, `"R"`, `"a\nb"`, 1) + `}`, "deadLetterReason: must not contain a line break"},
 		{strings.Replace(grid, `"id":"1",`, ``, 1) + `}`, "id: is required"},
-		{grid + custom, "data: must be an object: topic \"orders\" has custom events"},
+		{grid + custom, "data: is required: topic \"orders\" has custom events"},
 		{`{"deadletterreason":"R","id":"1","source":"s","type":"t","data":1,"data_base64":"AA=="}`, "data_base64: must be"},
 		{
 			`{"deadLetterProperties":{},"event":{"specversion":"1.0","id":"1","source":"s","type":"t"}}`,

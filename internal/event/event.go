@@ -45,7 +45,7 @@ type Event struct {
 	// DataVersion is Event Grid's dataVersion, as given or mapped, at most 1,024 bytes; "" if absent, and for
 	// CloudEvents.
 	DataVersion string
-	// Body is the event's JSON object, byte for byte as received. After Parse it shares memory with the request body. Of a
+	// Body is the event's JSON, byte for byte as received. After Parse it shares memory with the request body. Of a
 	// CloudEvent in binary mode it is what parseBinary wrote. In the Event Grid schema, the names of its members have
 	// their usual letter case and its texts are strings, whatever was received.
 	Body []byte

@@ -46,13 +46,15 @@ func (p *parser) document(expected shape) *Error {
 	if p.Pos == len(p.Text) {
 		return reject(statusBadRequest, CodeInvalidJSON, "the body is empty: expected %s", expected)
 	}
-	if (first != '{' || expected == eventArray) && (first != '[' || expected == oneEvent) {
+	anyValue := p.in.Schema == Custom && expected == oneEvent
+	if !anyValue && (first != '{' || expected == eventArray) && (first != '[' || expected == oneEvent) {
 		if first != '{' && first != '[' && !p.Value() {
 			return reject(statusBadRequest, CodeInvalidJSON, "%s, at byte %d of the body", p.Problem, p.Pos).at(p.Pos)
 		}
 		return reject(statusBadRequest, CodeInvalidEvent, "expected %s, found %s", expected, kind(first)).at(p.Pos)
 	}
-	if err := p.outermost(first); err != nil {
+	one := first == '{' || anyValue
+	if err := p.outermost(one); err != nil {
 		return err
 	}
 	if p.Space(); p.Pos < len(p.Text) {
@@ -62,8 +64,8 @@ func (p *parser) document(expected shape) *Error {
 }
 
 // outermost reads one event or an array of them.
-func (p *parser) outermost(first byte) *Error {
-	if first == '{' {
+func (p *parser) outermost(one bool) *Error {
+	if one {
 		return p.event(0)
 	}
 	p.Depth-- // the array is not a level of an event
@@ -84,19 +86,22 @@ func (p *parser) outermost(first byte) *Error {
 	return err
 }
 
-// event reads the event at index i of the request.
+// event reads the event at index i of the request: an object, or of a custom topic any value but null, whose mapped
+// fields have their defaults. Event Grid accepts such values: the recorded sessions of its clients publish ["data"].
 func (p *parser) event(i int) *Error {
 	start, first := p.Pos, p.Peek()
 	var ok bool
-	if first == '{' {
-		p.members, ok = members(&p.Scanner, p.members[:0])
+	if p.members = p.members[:0]; first == '{' {
+		p.members, ok = members(&p.Scanner, p.members)
 	} else {
 		ok = p.Value()
 	}
-	if !ok {
+	switch {
+	case !ok:
 		return p.malformed(i)
-	}
-	if first != '{' {
+	case first == 'n' && p.in.Schema == Custom:
+		return rejectEvent(statusBadRequest, CodeInvalidEvent, i, "", "must not be null")
+	case first != '{' && p.in.Schema != Custom:
 		return rejectEvent(statusBadRequest, CodeInvalidEvent, i, "", "must be an object, is %s", kind(first))
 	}
 	// The capacity ends with the event, so that appending to a Body does not overwrite the next one.

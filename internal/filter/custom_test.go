@@ -45,4 +45,14 @@ func TestFilterCustomEvents(t *testing.T) {
 	}
 	require.True(t, filterOf(t, true, is("id", "1"), `{"operatorType":"NumberIn","key":"data.total","values":[5]}`,
 		`{"operatorType":"NumberIn","key":"total","values":[5]}`).Matches(view))
+	for body, clause := range map[string]string{
+		`"text"`:        is("data", "text"),
+		`[5, 7]`:        `{"operatorType":"NumberIn","key":"data","values":[7]}`,
+		`[{"total":5}]`: `{"operatorType":"IsNullOrUndefined","key":"total"}`,
+		`1`:             is("id", "1"),
+	} {
+		view.Body = []byte(body)
+		require.True(t, filterOf(t, true, clause).Matches(view), body)
+		require.False(t, filterOf(t, true, `{"operatorType":"IsNotNull","key":"data.total"}`).Matches(view), body)
+	}
 }

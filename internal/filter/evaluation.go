@@ -80,13 +80,14 @@ func (e *evaluation) read(s *keySet, view *EventView) {
 	e.values = e.values[:len(s.keys)]
 	if s.inBody || !e.envelope(s, view) {
 		w := walker{Scanner: jsonscan.Scanner{Text: view.Body}, values: e.values}
-		if w.Space() == '{' {
-			start := w.Pos
+		first := w.Space()
+		start := w.Pos
+		if first == '{' {
 			w.object(&s.root)
-			if data := s.root.child([]byte("data")); data != nil && view.Custom {
-				w.Pos = start
-				w.value(data)
-			}
+		}
+		if data := s.root.child([]byte("data")); data != nil && view.Custom {
+			w.Pos = start
+			w.value(data)
 		}
 		for k := range e.values {
 			e.values[k].attribute = view.CloudEvent && s.keys[k].attribute

@@ -151,6 +151,36 @@ func TestSQLPublishValidatesLikeREST(t *testing.T) {
 	}
 }
 
+// A custom event is any value but null, from SQL as by REST.
+func TestSQLPublishOfCustomValues(t *testing.T) {
+	t.Parallel()
+	tn := testnode.Unchecked(t)
+	mapping := &event.Mapping{Type: "Json", Properties: event.MappingProperties{
+		EventType: &event.MappedFieldWithDefault{SourceField: "what", DefaultValue: new("t")},
+		Subject:   &event.MappedFieldWithDefault{DefaultValue: new("s")},
+	}}
+	for name, m := range map[string]*event.Mapping{"orders": mapping, "strict": sqlMapping} {
+		_, _, err := tn.System.Topics.Put(t.Context(), name,
+			catalog.TopicSpec{Kind: catalog.TopicBasic, InputSchema: event.Custom, InputSchemaMapping: m})
+		require.NoError(t, err)
+	}
+	in := event.Input{Schema: event.Custom, Topic: "orders", Mapping: mapping, NewID: uuid.NewString, Now: time.Now()}
+	for _, text := range []string{`"data"`, `-1.50`, `true`, `[]`, `["what", {"what": "x"}]`} {
+		_, err := in.ParseOne([]byte(text))
+		require.NoError(t, err)
+		tn.Exec(t, "SELECT postrider.publish('orders', $1::jsonb)", text)
+		tn.Exec(t, "SELECT postrider.publish_batch('orders', jsonb_build_array($1::jsonb))", text)
+		require.Equal(t, 2, tn.Rows(t, "events", "body_text = $1 AND event_type = 't'", text), text)
+	}
+	for topic, says := range map[string]string{"orders": "event must not be null", "strict": "event.nr is required"} {
+		_, err := tn.Pool.Exec(t.Context(), "SELECT postrider.publish($1, 'null')", topic)
+		if topic == "strict" {
+			_, err = tn.Pool.Exec(t.Context(), `SELECT postrider.publish($1, '"data"')`, topic)
+		}
+		require.ErrorContains(t, err, says)
+	}
+}
+
 func requireSameValidation(t *testing.T, tn *testnode.Node, schema event.Schema, e map[string]any) (accepted bool) {
 	t.Helper()
 	text, err := json.Marshal(e)
