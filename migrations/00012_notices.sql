@@ -93,20 +93,31 @@ SELECT 'postrider.subscription.expired', s.topic_id, s.id, jsonb_build_object('e
       AND postrider_internal.notices_since() IS NOT NULL;
 END;
 
+-- What a probation holds, and its id: beginning and end of the same one have it, whatever event subscriptions the
+-- endpoint has then. Two may begin at the same time for one URL.
+CREATE FUNCTION postrider_internal.probation_details(p postrider_internal.probations) RETURNS jsonb
+LANGUAGE sql STABLE
+RETURN jsonb_build_object('scope',
+           CASE octet_length(p.probation_key) WHEN 8 THEN 'event_subscription' ELSE 'endpoint' END,
+           'probationId', overlay(overlay(left(encode(sha256(p.probation_key
+               || convert_to(postrider_internal.json_time(p.since), 'UTF8')), 'hex'), 32)
+               PLACING '8' FROM 13) PLACING '8' FROM 17)::uuid,
+           'endpointBaseUrl', p.endpoint_base_url, 'since', postrider_internal.json_time(p.since));
+
 -- A probation ends with a probe's success, a late one, a release, or the deletion of its last event subscription.
 CREATE FUNCTION postrider_internal.note_probation() RETURNS trigger LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF OLD.since IS NOT NULL AND OLD.notified THEN
         INSERT INTO postrider_internal.notices (type, probation_key, reason, details)
-        VALUES ('postrider.probation.ended', OLD.probation_key, OLD.cause, jsonb_build_object('endpointBaseUrl',
-            OLD.endpoint_base_url, 'since', postrider_internal.json_time(OLD.since)));
+        VALUES ('postrider.probation.ended', OLD.probation_key, OLD.cause,
+            postrider_internal.probation_details(OLD));
     END IF;
     IF TG_OP = 'UPDATE' AND NEW.since IS NOT NULL AND NEW.notified THEN
         INSERT INTO postrider_internal.notices (type, probation_key, reason, details)
-        VALUES ('postrider.probation.started', NEW.probation_key, NEW.cause, jsonb_build_object('endpointBaseUrl',
-            NEW.endpoint_base_url, 'since', postrider_internal.json_time(NEW.since),
-            'until', postrider_internal.json_time(NEW.until)));
+        VALUES ('postrider.probation.started', NEW.probation_key, NEW.cause,
+            postrider_internal.probation_details(NEW)
+                || jsonb_build_object('until', postrider_internal.json_time(NEW.until)));
     END IF;
     RETURN NULL;
 END $$;
@@ -256,4 +267,4 @@ DROP TRIGGER note_probation ON postrider_internal.probations;
 DROP FUNCTION postrider_internal.note_expired, postrider_internal.note_exports_abandoned,
     postrider_internal.note_ends, postrider_internal.notices_since, postrider_internal.system_topic;
 DROP TABLE postrider_internal.notice_pass, postrider_internal.notices;
-DROP FUNCTION postrider_internal.note_probation;
+DROP FUNCTION postrider_internal.note_probation, postrider_internal.probation_details;

@@ -34,11 +34,13 @@ var notices = []struct{ name, event string }{
 	{"dropped", notice("9/1", "delivery.dropped", `"count":1,`+billing+`,"reason":"UndeliverableDueToHttpBadRequest",
 		"deliveryId":4712,"eventId":"o-43","eventType":"Shop.OrderPaid","lastOutcome":"BadRequest","lastStatus":400`)},
 	{"probationstarted", notice("10", "probation.started", `"count":1,"topic":"orders","reason":"Timeout",
+		"scope":"endpoint","probationId":"5f0c4d7e-9a53-1b8e-7d62-90c4e1f2a3b5",
 		"endpointBaseUrl":"https://billing.example.com/events","since":"2026-11-29T10:15:00Z",
 		"until":"2026-11-29T10:20:00Z","subscriptionCount":7,"subscriptions":["/topics/orders/subscriptions/a",
 		"/topics/orders/subscriptions/b","/topics/orders/subscriptions/c","/topics/orders/subscriptions/d",
 		"/topics/orders/subscriptions/e","/topics/orders/subscriptions/f"]`)},
 	{"probationended", notice("11", "probation.ended", `"count":1,`+billing+`,"reason":"Timeout",
+		"scope":"endpoint","probationId":"5f0c4d7e-9a53-1b8e-7d62-90c4e1f2a3b5",
 		"endpointBaseUrl":"https://billing.example.com/events","since":"2026-11-29T10:15:00Z","subscriptionCount":1,
 		"subscriptions":["/topics/orders/subscriptions/billing"]`)},
 	{"expired", notice("12", "subscription.expired", `"count":1,`+billing+`,
@@ -52,6 +54,14 @@ var notices = []struct{ name, event string }{
 		"problemId":"20408d67-9879-8087-84b6-7e6c73f19dce","outcome":"Busy","status":503,
 		"since":"2026-11-29T10:15:00Z","recoveredAt":"2026-11-29T10:25:00Z","failures":120,"reason":"recovered",
 		"command":"postrider problem show 20408d67-9879-8087-84b6-7e6c73f19dce"`)},
+	{"ownprobationstarted", notice("16", "probation.started", `"count":1,`+billing+`,"reason":"Busy",
+		"scope":"event_subscription","probationId":"81d90a36-2c4f-6be7-15a8-3e7b20d4c6f9",
+		"endpointBaseUrl":"https://billing.example.com/events","since":"2026-11-29T10:15:00Z",
+		"until":"2026-11-29T10:15:10Z","subscriptionCount":1,"subscriptions":["/topics/orders/subscriptions/billing"]`)},
+	{"ownprobationended", notice("17", "probation.ended", `"count":1,`+billing+`,"reason":"Busy",
+		"scope":"event_subscription","probationId":"81d90a36-2c4f-6be7-15a8-3e7b20d4c6f9",
+		"endpointBaseUrl":"https://billing.example.com/events","since":"2026-11-29T10:15:00Z","subscriptionCount":1,
+		"subscriptions":["/topics/orders/subscriptions/billing"]`)},
 	{"unknown", notice("15", "TestEvent", `"hello":"<!channel> *you*","n":1`)},
 }
 
@@ -117,6 +127,7 @@ func TestPagerDutyResolvesWhatItTriggered(t *testing.T) {
 	for _, row := range []struct{ started, ended string }{
 		{notices[7].event, notices[8].event},
 		{notices[4].event, notices[5].event},
+		{notices[9].event, notices[10].event},
 		{
 			notice("20", "probation.started", `"count":30,"summed":true`),
 			notice("21", "probation.ended", `"count":30,"summed":true`),
@@ -131,8 +142,8 @@ func TestPagerDutyResolvesWhatItTriggered(t *testing.T) {
 	require.Equal(t, "0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60", first.DedupKey)
 	require.Equal(t, "error", first.Payload.Severity)
 	require.Equal(t, "critical", paged(t, notices[3].event).Payload.Severity)
-	later := strings.Replace(notices[4].event, `"since":"2026-11-29T10:15`, `"since":"2026-11-29T11:15`, 1)
-	require.NotEqual(t, paged(t, notices[4].event).DedupKey, paged(t, later).DedupKey, "another probation")
+	require.NotEqual(t, paged(t, notices[4].event).DedupKey, paged(t, notices[9].event).DedupKey,
+		"two probations of one URL since the same time")
 }
 
 // Each format keeps its limits whatever the notice has, and shows that a text was cut.

@@ -26,6 +26,9 @@ const (
 	problemEnded        = "postrider.problem.ended"
 )
 
+// scopeSubscription is the scope of a probation that holds one event subscription. The other one is endpoint.
+const scopeSubscription = "event_subscription"
+
 // notice is an event of postrider.system.
 type notice struct {
 	ID      word            `json:"id"`
@@ -53,6 +56,7 @@ type data struct {
 	FirstAttemptAt, DeadLetteredAt       word
 	DroppedAt, ExpirationTimeUTC         word
 	Since, Until, RecoveredAt            word
+	Scope, ProbationID                   word
 	Subscriptions                        []word
 	SubscriptionCount                    int64
 	ProblemID, Outcome, Status, Response word
@@ -162,13 +166,20 @@ func (n *notice) words() (t text, path string) {
 	case probationStarted:
 		t.Title = n.atEndpoint("Circuit breaker open (probation)")
 		t.Meaning = "The endpoint keeps failing. Until it recovers, postrider only probes it with single deliveries."
+		if d.Scope == scopeSubscription {
+			t.Meaning = "A delivery of the event subscription failed. Until a probe succeeds, postrider attempts only single " +
+				"deliveries of it."
+		}
 		t.Command = "postrider problem list"
 		if d.Topic != "" && d.Subscription != "" {
 			t.Command = "postrider subscription probe " + d.Topic.String() + " " + d.Subscription.String()
 		}
 	case probationEnded:
 		t.Title = n.atEndpoint("Circuit breaker closed (probation ended)")
-		t.Meaning = "Deliveries to the endpoint continue."
+		t.Meaning = "Deliveries to the endpoint continue, except of event subscriptions in probation themselves."
+		if d.Scope == scopeSubscription {
+			t.Meaning = "Deliveries of the event subscription continue, unless its endpoint is in probation, too."
+		}
 		t.Command = "postrider delivery list --state pending" + n.selected("")
 	case subscriptionExpired:
 		t.Title = n.titled("Event subscription expired")
@@ -202,7 +213,11 @@ func (n *notice) either(one, many string) string {
 	return one
 }
 
+// atEndpoint appends the endpoint, or the event subscription that is in probation itself.
 func (n *notice) atEndpoint(what string) string {
+	if n.data.Scope == scopeSubscription && n.data.Subscription != "" {
+		return n.titled(what)
+	}
 	if endpoint := n.data.EndpointBaseURL; endpoint != "" {
 		return what + ": " + endpoint.String()
 	}
@@ -305,6 +320,7 @@ func (n *notice) facts() (facts []fact) {
 		add("Event subscriptions", n.subscriptions())
 	}
 	add("Response", n.response())
+	add("Scope", strings.ReplaceAll(d.Scope.String(), "_", " "))
 	add("Reason", cmp.Or(d.Reason.String(), reasonList(d.Reasons)))
 	add("Since", n.since())
 	add("Until", moment(d.Until))

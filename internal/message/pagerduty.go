@@ -106,11 +106,7 @@ func (n *notice) dedupKey() string {
 	case problemStarted, problemEnded:
 		key = cmp.Or(d.ProblemID, n.Subject, n.ID).String()
 	case probationStarted, probationEnded:
-		if d.EndpointBaseURL != "" && d.Since != "" {
-			key = "probation " + d.EndpointBaseURL.String() + " " + d.Since.String()
-			break
-		}
-		key = "probation " + cmp.Or(n.Subject, n.Source).String() // summed: only its extent is known
+		key = "probation " + cmp.Or(d.ProbationID, n.Subject, n.Source).String() // summed: only its extent is known
 	}
 	if len(key) <= pagerDutyKey {
 		return key
