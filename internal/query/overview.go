@@ -133,8 +133,5 @@ func readAttention(r *reading, late time.Time) []Attention {
 	for i := range list {
 		list[i].Throttle = throttles[SubscriptionKey{Topic: list[i].Topic, Subscription: list[i].Subscription}]
 	}
-	return slices.DeleteFunc(list, func(a Attention) bool { // its pending deliveries are within the limit
-		isLate := a.OldestPendingSince != nil && a.OldestPendingSince.Before(late)
-		return a.Hold == nil && a.Waiting == 0 && !isLate
-	})
+	return list
 }

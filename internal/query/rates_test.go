@@ -220,3 +220,31 @@ func requireHolds(t *testing.T, tn *testnode.Node, want map[string]string) {
 	}
 	require.Equal(t, counts, metered)
 }
+
+// Event subscriptions whose deliveries are within their limits take no place in the overview's list of those that need
+// attention.
+func TestAttentionOmitsDeliveriesWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	tn := testnode.WithTopic(t)
+	for i := range 50 { // as many as the list has
+		tn.Subscribe(t, "orders", fmt.Sprint("limited-", i), limited(1))
+	}
+	tn.Publish(t, "orders", "e", 1)
+	tn.Exec(t, `UPDATE postrider_internal.deliveries
+		SET hold = NULL, job_id = nextval('postrider_internal.river_job_id_seq')`) // in flight
+	require.Equal(t, 50, tn.Rows(t, "deliveries", "state = 'pending' AND hold IS NULL"))
+	tn.Subscribe(t, "orders", "paused", nil)
+	tn.Pause(t, "orders", "paused")
+	listed := func() (names []string) {
+		overview, err := tn.System.Reader.ReadOverview(t.Context(), time.Hour, time.Minute)
+		require.NoError(t, err)
+		for _, a := range overview.Attention {
+			names = append(names, a.Subscription)
+		}
+		return names
+	}
+	require.Equal(t, []string{"paused"}, listed())
+	tn.Exec(t, `UPDATE postrider_internal.deliveries SET job_id = NULL, hold = 'rate_limited' WHERE subscription_id = (
+		SELECT subscription_id FROM postrider.event_subscriptions WHERE subscription = 'limited-7')`)
+	require.Equal(t, []string{"limited-7", "paused"}, listed())
+}

@@ -1,6 +1,6 @@
--- Lists the event subscriptions that are on hold, are rate limited or have a closed endpoint while deliveries are
--- pending, or have a delivery that is pending since @late, the largest backlogs first. attention_rates.sql has how
--- their rates are limited.
+-- Lists the event subscriptions that are on hold, have a delivery that waits for a rate limit or a closed endpoint, or
+-- have one that is pending since @late, the largest backlogs first. attention_rates.sql has how their rates are
+-- limited.
 WITH backlogs AS MATERIALIZED (
     SELECT subscription_id, pending_deliveries, oldest_pending_since, oldest_delivery_id FROM postrider.backlogs
 )
@@ -17,6 +17,10 @@ SELECT t.name AS topic, s.name AS subscription, h.hold, h.cause AS hold_cause, h
   LEFT JOIN backlogs b ON b.subscription_id = s.id
  WHERE s.deleted_at IS NULL
    AND (h.hold IS NOT NULL OR b.oldest_pending_since < @late
-        OR h.delivery_hold = 'rate_limited' AND b.pending_deliveries > 0)
+        OR h.delivery_hold = 'rate_limited' AND (
+               EXISTS (SELECT FROM postrider_internal.deliveries d
+                        WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)
+               OR EXISTS (SELECT FROM postrider_internal.batches d
+                           WHERE d.subscription_id = s.id AND d.hold IS NOT NULL)))
  ORDER BY pending DESC, h.since DESC NULLS LAST, t.name, s.name
  LIMIT @limit

@@ -7,8 +7,8 @@ SELECT p.problem_id, p.topic, p.subscription, p.outcome, p.since, p.delivery_id,
   LEFT JOIN LATERAL (
        SELECT postrider.try_text(t.response_excerpt) AS response
          FROM postrider_internal.delivery_attempts t
-        WHERE t.delivery_id = p.delivery_id AND t.outcome = p.outcome
-           OR t.batch_id = p.batch_id AND t.outcome = p.outcome
+        WHERE t.day >= (p.last_failed_at AT TIME ZONE 'UTC')::date -- prunes partitions
+          AND (t.delivery_id = p.delivery_id OR t.batch_id = p.batch_id) AND t.outcome = p.outcome
         ORDER BY t.started_at DESC
         LIMIT 1) a ON true
   LEFT JOIN LATERAL (
