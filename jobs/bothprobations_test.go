@@ -1,12 +1,14 @@
 package jobs_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/testnode"
 	"postrider/policy"
 )
 
@@ -17,27 +19,27 @@ func TestBothProbations(t *testing.T) {
 	t.Parallel()
 	const own, ofEndpoint = "octet_length(probation_key) = 8 AND since IS NOT NULL",
 		"octet_length(probation_key) > 8 AND since IS NOT NULL"
-	held := func(cause string, seconds int) string {
-		return fmt.Sprintf("hold = 'probation' AND hold_cause = '%s' AND hold_until - hold_since = interval '%d seconds'",
-			cause, seconds)
-	}
 	tn := setup(t)
+	requireHeld := func(subscriptions int, probation, cause string, seconds int) {
+		t.Helper()
+		require.Equal(t, subscriptions, tn.Rows(t, "event_subscriptions", "hold = 'probation' AND hold_cause = $1", cause))
+		require.Equal(t, 1, tn.Probations(t, fmt.Sprintf("%s AND cause = '%s' AND until - since = interval '%d seconds'",
+			probation, cause, seconds)))
+	}
 	bad := newSwitchable(t, http.StatusServiceUnavailable)
 	copyPolicy(t, tn, "ga-2026", "touchy", `{"stepsInSeconds": [3600], "probation": {"trigger": 2}}`)
 	subscribe(t, tn, "billing", bad.URL, both(under("touchy"), only("test")))
 	subscribe(t, tn, "shipping", bad.URL, both(under("touchy"), only("other")))
 	tn.Start(t)
 	publishFailing(t, tn, 1)
-	require.Equal(t, 1, tn.Probations(t, own))
-	require.Zero(t, tn.Probations(t, ofEndpoint))
-	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", held("Busy", 10)), "the other one goes on")
+	requireHeld(1, own, "Busy", 10)
+	require.Zero(t, tn.Probations(t, ofEndpoint), "the other event subscription continues")
 
 	bad.status.Store(http.StatusInternalServerError) // not in the table
 	publishOther(t, tn, "second")
 	tn.Attempt(t)
 	require.Equal(t, 1, tn.Probations(t, own))
-	require.Equal(t, 1, tn.Probations(t, ofEndpoint))
-	require.Equal(t, 2, tn.Rows(t, "event_subscriptions", held("GenericError", 300)), "the endpoint's comes first")
+	requireHeld(2, ofEndpoint, "GenericError", 300) // the endpoint's comes first
 
 	publishOne(t, tn, "held-billing")
 	publishOther(t, tn, "held-shipping")
@@ -47,6 +49,9 @@ func TestBothProbations(t *testing.T) {
 
 	// The endpoint's probe is due, but billing, whose delivery is older, still waits for its own.
 	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now() + interval '1 hour' WHERE "+own)
+	const later = "subscription = $1 AND hold_cause = 'GenericError' AND hold_until > now() + interval '30 minutes'"
+	require.Equal(t, 1, tn.Rows(t, "event_subscriptions", later, "billing"), "the later time is shown")
+	require.Zero(t, tn.Rows(t, "event_subscriptions", later, "shipping"))
 	tn.Traffic(t)
 	bad.status.Store(http.StatusServiceUnavailable)
 	tn.Exec(t, "UPDATE postrider_internal.probations SET until = now() WHERE "+ofEndpoint)
@@ -93,4 +98,35 @@ func TestOperatorEndsBothProbations(t *testing.T) {
 	require.Empty(t, sub.Hold.Reason)
 	require.Zero(t, tn.Probations(t, ""))
 	require.Equal(t, "released", tn.Attempt(t).EventID)
+}
+
+// Two probations that begin at once are two notices, and each end has the id of its beginning.
+func TestNoticesOfBothProbations(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	operators := newEndpoint(t, respondWith(http.StatusOK))
+	bad := newEndpoint(t, respondWith(http.StatusServiceUnavailable))
+	subscribeSystem(t, tn, "operators", operators.URL, "postrider.probation.started", "postrider.probation.ended")
+	copyPolicy(t, tn, "ga-2026", "touchy", `{"stepsInSeconds": [3600], "probation": {"trigger": 1}}`)
+	subscribe(t, tn, "billing", bad.URL, under("touchy"))
+	tn.Start(t)
+	publishOne(t, tn, "a")
+	testnode.Within(t, "both notices of the beginning", func() bool { return len(operators.requests()) == 2 })
+	_, err := tn.System.Holds.Release(t.Context(), topicName, "billing")
+	require.NoError(t, err)
+	testnode.Within(t, "both notices of the end", func() bool { return len(operators.requests()) == 4 })
+	ids := map[string][]string{}
+	for _, r := range operators.requests() {
+		var n struct {
+			Data struct{ Scope, ProbationID string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(r.body), &n))
+		ids[n.Data.Scope] = append(ids[n.Data.Scope], n.Data.ProbationID)
+	}
+	require.Len(t, ids, 2)
+	endpoint, own := ids["endpoint"], ids["event_subscription"]
+	require.Equal(t, []int{2, 2}, []int{len(endpoint), len(own)})
+	require.Equal(t, endpoint[0], endpoint[1])
+	require.Equal(t, own[0], own[1])
+	require.NotEqual(t, own[0], endpoint[0])
 }

@@ -266,12 +266,14 @@ var unused = map[string]string{
 	"backlog_counts":            "deliveries = 0 AND " + drained("r.subscription_id"),
 	"event_subscription_states": drained("r.subscription_id"),
 	// Probations whose event subscription was deleted, or has another endpoint or policy.
+	// The keys are unnested: with ANY the plan is a nested loop over all pairs.
 	"probations": `updated_at < now() - interval '1 hour' AND NOT EXISTS (
-		SELECT FROM postrider_internal.event_subscriptions s
-		  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-		 WHERE s.deleted_at IS NULL
-		   AND r.probation_key
-		     = ANY (postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id)))`,
+		SELECT FROM (
+			SELECT unnest(postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash, s.id)) AS key
+			  FROM postrider_internal.event_subscriptions s
+			  JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+			 WHERE s.deleted_at IS NULL) k
+		 WHERE k.key = r.probation_key)`,
 	// Lineage of edited events that are gone, with their dead letters and with what was edited from them. The hour keeps
 	// those whose event is not committed yet.
 	"repairs": `edited_at < now() - interval '1 hour'

@@ -301,10 +301,10 @@ SELECT s.id AS subscription_id, coalesce(st.hold, CASE WHEN r.since IS NOT NULL 
  CROSS JOIN LATERAL (SELECT postrider_internal.probation_keys(p.settings #>> '{probation,scope}', s.endpoint_hash,
         s.id) AS keys) k
   LEFT JOIN postrider_internal.probations f ON f.since IS NOT NULL AND f.probation_key = k.keys[1]
-  LEFT JOIN postrider_internal.probations o
-    ON o.since IS NOT NULL AND f.since IS NULL AND o.probation_key = k.keys[2]
- CROSS JOIN LATERAL (SELECT coalesce(f.since, o.since) AS since, coalesce(f.until, o.until) AS until,
-        coalesce(f.cause, o.cause) AS cause, coalesce(f.probe_job_id, o.probe_job_id) AS probe_job_id) r
+  LEFT JOIN postrider_internal.probations o ON o.since IS NOT NULL AND o.probation_key = k.keys[2]
+ CROSS JOIN LATERAL (SELECT coalesce(f.since, o.since) AS since, greatest(f.until, o.until) AS until,
+        coalesce(f.cause, o.cause) AS cause,
+        CASE WHEN f.since IS NULL THEN o.probe_job_id ELSE f.probe_job_id END AS probe_job_id) r
   LEFT JOIN postrider_internal.delivery_rates n ON n.key = postrider_internal.closed_key(s);
 COMMENT ON VIEW postrider_internal.subscription_holds IS
     'Why deliveries of an event subscription wait now; one row for each event subscription, hold is NULL if they do '
@@ -312,7 +312,8 @@ COMMENT ON VIEW postrider_internal.subscription_holds IS
 COMMENT ON COLUMN postrider_internal.subscription_holds.hold IS 'paused, not_validated or probation; NULL = none.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.cause IS 'Of a probation: the outcome of the last failure.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.until IS
-    'Of a probation: when the next probe may be attempted, never a past time.';
+    'Of a probation: when a delivery of this event subscription may be the next probe, never a past time. While two '
+        'hold its deliveries, the later of their times.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.probing IS 'Of a probation: whether the probe is in progress.';
 COMMENT ON COLUMN postrider_internal.subscription_holds.time_to_live_stopped IS
     'Of a pause: it does not count toward the time to live.';

@@ -147,8 +147,8 @@ COMMENT ON COLUMN postrider.event_subscriptions.hold IS
 COMMENT ON COLUMN postrider.event_subscriptions.hold_cause IS 'Of a probation: the outcome of the last failure.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_since IS 'When the hold began.';
 COMMENT ON COLUMN postrider.event_subscriptions.hold_until IS
-    'Of a probation: when one delivery, the probe, is attempted next; never a past time. Its success ends the hold. '
-    'NULL = an operator or a handshake ends it.';
+    'Of a probation: when one of its deliveries may be the next probe; never a past time. Another event subscription '
+    'of the endpoint may be probed before. NULL = an operator or a handshake ends the hold.';
 COMMENT ON COLUMN postrider.event_subscriptions.probing IS 'Whether the probe is in progress.';
 COMMENT ON COLUMN postrider.event_subscriptions.held_deliveries IS
     'How many deliveries wait on hold now, without retries whose time has not come.';
@@ -244,8 +244,9 @@ COMMENT ON COLUMN postrider.retry_policies.probation_first_seconds IS
     'Duration of the first probation; doubled each time the probe fails.';
 COMMENT ON COLUMN postrider.retry_policies.probation_max_seconds IS 'Longest probation.';
 COMMENT ON COLUMN postrider.retry_policies.probation_by_outcome IS
-    'Seconds of probation by the outcome of the failure, instead of first and max, or, of scope both, beside them; '
-    'other outcomes start none. NULL = independent of the outcome.';
+    'Seconds of probation by the outcome of the failure, instead of first and max: other outcomes start none. Of scope '
+    'both, those of the event subscription: other outcomes only count for the endpoint. NULL = independent of the '
+    'outcome.';
 COMMENT ON COLUMN postrider.retry_policies.created_at IS 'When the policy was created.';
 COMMENT ON COLUMN postrider.retry_policies.updated_at IS 'When the policy was last changed.';
 

@@ -174,11 +174,15 @@ BEGIN
         PERFORM postrider_internal.reject_held(topic, subscription, held);
     END IF;
     PERFORM postrider_internal.commit_soon();
-    DELETE FROM postrider_internal.probations r USING postrider_internal.event_subscriptions s
-    JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
-     WHERE s.id = wanted AND r.since IS NOT NULL
-         AND r.probation_key = ANY (postrider_internal.probation_keys(p.settings #>> '{probation,scope}',
-         s.endpoint_hash, s.id));
+    -- Locked in the order of the recorder: two transactions that lock both never deadlock.
+    DELETE FROM postrider_internal.probations WHERE probation_key IN (
+        SELECT r.probation_key
+          FROM postrider_internal.event_subscriptions s
+          JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
+          JOIN postrider_internal.probations r
+            ON r.probation_key = ANY (postrider_internal.probation_keys(p.settings #>> '{probation,scope}',
+                   s.endpoint_hash, s.id))
+         WHERE s.id = wanted AND r.since IS NOT NULL ORDER BY r.probation_key FOR UPDATE OF r);
     PERFORM postrider_internal.note_audit(actor, address, 'subscription_released', topic, subscription, NULL);
 END $$;
 -- +goose StatementEnd

@@ -4,7 +4,7 @@ import "time"
 
 // ProbationState is the state of the circuit breaker of an endpoint, or of one event subscription, as Probation.Scope
 // says. During a hold its deliveries, new ones too, wait until one of them, the probe, succeeds. Event Grid calls it
-// delayed delivery (2019, 2021) and probation (namespaces). The zero state is healthy, without a failure since the last
+// delayed delivery (2019, 2021, 2026) and probation (namespaces, 2026). The zero state is healthy, without a failure since the last
 // success.
 type ProbationState struct {
 	Since          time.Time // when the hold began; zero = healthy. A failed probe does not change it
@@ -49,6 +49,12 @@ func (r *Probation) Rule(scope ProbationScope) Probation {
 	return rule
 }
 
+// Counts reports whether a failed attempt may count toward a probation of the rule, or start one. It is false for a
+// success. r has one scope, see Rule.
+func (r *Probation) Counts(o Outcome, result Result) bool {
+	return r.Scope != ProbationNone && o.blamesEndpoint() && r.hold(o, result, 1) > 0
+}
+
 // AfterFailure returns the state after a failed attempt, other than a probe, and whether it differs from s.
 // differentEvent says that this is an event's first attempt, and that the event is not counted in s: one event that
 // fails ten times, or at ten event subscriptions of one endpoint, does not show that the endpoint fails. The caller
@@ -68,7 +74,7 @@ func (r *Probation) Rule(scope ProbationScope) Probation {
 func (r *Probation) AfterFailure(
 	s ProbationState, o Outcome, result Result, differentEvent bool, now time.Time,
 ) (next ProbationState, changed bool) {
-	if r.Scope == ProbationNone || s.Held() || !o.blamesEndpoint() || r.hold(o, result, 1) <= 0 {
+	if s.Held() || !r.Counts(o, result) {
 		return s, false
 	}
 	if !differentEvent && s.FailuresInARow > 0 {

@@ -115,7 +115,7 @@ func (r *Probation) check(check func(ok bool, field, message string)) {
 		check(r.Max == 0, "probation.maxInSeconds", absent)
 	} else {
 		check(r.First >= second, "probation.firstInSeconds",
-			"must be 1 or more, or 0 if the scope is none or byOutcome is set")
+			"must be 1 or more, or 0 if the scope is none, or byOutcome is set and the scope is not both")
 		check(r.Max >= r.First, "probation.maxInSeconds", "must be at least probation.firstInSeconds")
 	}
 	for _, outcome := range slices.Sorted(maps.Keys(r.ByOutcome)) {

@@ -139,6 +139,17 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// The message names when the value 0, which it rejects, is allowed.
+func TestMistakeOfAFirstHold(t *testing.T) {
+	t.Parallel()
+	p := builtin(t, "ga-2026").Clone()
+	p.Name, p.BuiltIn, p.Probation.First = "mine", false, 0
+	require.Equal(t, []policy.ValidationError{{
+		Field:   "probation.firstInSeconds",
+		Message: "must be 1 or more, or 0 if the scope is none, or byOutcome is set and the scope is not both",
+	}}, p.Mistakes())
+}
+
 func TestMistakesListsEveryField(t *testing.T) {
 	t.Parallel()
 	p := builtin(t, "namespace-2023").Clone()

@@ -138,7 +138,9 @@ func (h *Holds) Release(ctx context.Context, topic, name string) (*Subscription,
 // prolongs it. ErrNotFound; ErrPaused; ErrNotValidated; ErrNoProbation.
 func (h *Holds) Probe(ctx context.Context, topic, name string) (*Subscription, error) {
 	const probe = `UPDATE postrider_internal.probations SET until = least(until, now()), updated_at = now()
-		WHERE probation_key = ANY ($1) AND since IS NOT NULL`
+		WHERE probation_key IN (
+			SELECT probation_key FROM postrider_internal.probations WHERE probation_key = ANY ($1) AND since IS NOT NULL
+			 ORDER BY probation_key FOR UPDATE)`
 	sub, err := h.subscriptionOf(ctx, h.db, topic, name)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,7 @@ func (r *Recorder) changesProbation(q *recording) bool {
 type probation struct {
 	key           string
 	baseURL       string
+	scope         policy.ProbationScope
 	state, before policy.ProbationState
 	counted       [][16]byte // the events that state counts as failed
 	probe         int64      // job of the probe; 0 = none
@@ -67,6 +68,7 @@ func (r *Recorder) applyResults(probations map[string]*probation, results []*rec
 			if p == nil {
 				continue
 			}
+			p.scope = q.Probations[i].Rule.Scope
 			since := p.state.Since
 			if p.apply(q, &q.Probations[i].Rule, now); p.state.Held() && !p.state.Since.Equal(since) {
 				p.notified = snapshot.NotifiesOf(q.SubscriptionID)
@@ -109,18 +111,19 @@ const (
 	deleteProbation = `DELETE FROM postrider_internal.probations WHERE probation_key = $1`
 )
 
-// queueLockedProbations locks the probations of results, and inserts rows that a failure may need.
+// queueLockedProbations locks the probations of results, and inserts the rows of those that a failure may change.
 func queueLockedProbations(
 	batch *pgx.Batch, results []*recording, probations map[string]*probation, now *time.Time,
 ) {
 	var all, failed [][]byte
 	var urls []string
 	for _, q := range results {
+		result := policy.Result{Status: q.Status, Err: q.Err}
 		for i := range q.Probations {
-			key := []byte(q.Probations[i].Key)
-			all = append(all, key)
-			if q.Outcome != policy.OutcomeDelivered {
-				failed, urls = append(failed, key), append(urls, q.Probations[i].EndpointBaseURL)
+			p := &q.Probations[i]
+			all = append(all, []byte(p.Key))
+			if !q.Throttled && p.Rule.Counts(q.Outcome, result) {
+				failed, urls = append(failed, []byte(p.Key)), append(urls, p.EndpointBaseURL)
 			}
 		}
 	}
@@ -159,11 +162,11 @@ func (r *Recorder) writeProbations(ctx context.Context, tx pgx.Tx, probations ma
 	}
 	for _, p := range probations {
 		if !p.before.Held() && p.state.Held() {
-			r.Log.Warn("deliveries to a failing endpoint are held; a probe is sent when the hold ends, or earlier after POST "+
-				"…/probe of one of its event subscriptions", "endpoint", p.baseURL, "cause", p.state.Cause, "until", p.state.Until)
+			r.Log.Warn("a probation began: deliveries are held; a probe is sent when the hold ends, or earlier after POST …/probe "+
+				"of an event subscription", "scope", p.scope, "endpoint", p.baseURL, "cause", p.state.Cause, "until",
+				p.state.Until)
 		} else if p.before.Held() && !p.state.Held() {
-			r.Log.Info("an endpoint succeeded; its held deliveries are released", "endpoint", p.baseURL, "held_since",
-				p.before.Since)
+			r.Log.Info("the probation ended", "scope", p.scope, "endpoint", p.baseURL, "held_since", p.before.Since)
 		}
 	}
 	return nil

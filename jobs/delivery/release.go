@@ -124,6 +124,9 @@ func (r *Releaser) ClaimProbe(ctx context.Context, key []byte) (claimed bool, er
 			ids = append(ids, sub.ID)
 		}
 	}
+	if len(ids) == 0 {
+		return false, nil
+	}
 	slices.Sort(ids)
 	if err := r.db.QueryRow(ctx, claimStatement, key, ids).Scan(&claimed); err != nil {
 		return false, fmt.Errorf("claim a probe: %w", err)

@@ -109,7 +109,8 @@ func (m *Handlers) changeHold(
 // Hold is the hold of an event subscription's deliveries. Held deliveries are not attempted and not lost; new events
 // are held too. Under ga-2019 and ga-2021 a probation belongs to the endpoint. It holds all event subscriptions under
 // such policies with the same `endpointUrl`, query string included. Release and probe act on all of them. Under
-// namespace-2023 it belongs to one event subscription. Under ga-2026 both may hold; that of the endpoint is shown.
+// namespace-2023 it belongs to one event subscription. Under ga-2026 both may hold. The endpoint's is shown then, with
+// the later `nextProbeAt` of both.
 type Hold struct {
 	// paused: until an operator resumes it. not_validated: until the endpoint is validated. probation: until a probe
 	// succeeds or an operator releases it. With several reasons, the first of these is shown.
@@ -118,8 +119,8 @@ type Hold struct {
 	Since time.Time `json:"since"`
 	// Outcome that started the probation, such as Busy or TimedOut; null for other holds.
 	Cause *string `json:"cause"`
-	// When a probation sends one delivery, the probe; never a past time. The present time means that the probe runs or
-	// waits for a due delivery. Null for other holds.
+	// When one of its deliveries may be the probe of a probation; never a past time. The present time means that the
+	// probe runs or waits for a due delivery. Null for other holds.
 	NextProbeAt *time.Time `json:"nextProbeAt"`
 	// The probe of a probation is in progress.
 	Probing bool `json:"probing"`

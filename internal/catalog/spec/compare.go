@@ -75,6 +75,8 @@ func holdRows(policies []*policy.Policy, help string, span func(time.Duration) s
 				text = span(time.Duration(hold))
 			case len(p.Probation.ByOutcome) == 0:
 				text = "as for each failure"
+			case p.Probation.Scope == policy.ProbationBoth:
+				text = "only of the endpoint"
 			}
 			row.Cells = append(row.Cells, text)
 		}

@@ -123,7 +123,7 @@ var Policy = []Setting{
 			string(policy.ProbationBoth),
 		},
 		Help: "What a probation (the circuit breaker) holds. none: no other setting of probation may be set. both: " +
-			"failures hold the endpoint by the other settings, and its event subscription by byOutcome, from the first failure on.",
+			"trigger, firstInSeconds and maxInSeconds apply to the endpoint, byOutcome to the event subscription.",
 	},
 	{
 		Name: "probation.trigger", Section: Probation, Label: "Failures", Kind: Whole, Max: 1000,
@@ -146,8 +146,8 @@ var Policy = []Setting{
 	},
 	{
 		Name: "probation.byOutcome", Section: Probation, Label: "Hold by outcome", Kind: JSON, Example: `{"Busy": 60}`,
-		Help: "Seconds to hold by outcome, instead of the first and the longest hold, or beside them if scope is both. " +
-			"Other outcomes then start none.",
-		Default: "the outcome does not matter",
+		Help: "Seconds to hold by outcome, instead of the first and the longest hold: other outcomes start no probation. " +
+			"If scope is both, of the event subscription, from the first failure on: other outcomes only count for the endpoint.",
+		Default: "the outcome does not matter; required if scope is both",
 	},
 }

@@ -43,6 +43,7 @@ func TestCompare(t *testing.T) {
 	t.Parallel()
 	policies := policy.Builtins()
 	policies[0].Tail = policy.Seconds(8200 * time.Millisecond) // 8.2 times a second is less than 8,200 ms
+	policies[2].Probation.ByOutcome = policy.Holds{policy.OutcomeGenericError: policy.Seconds(time.Second)}
 	compared := make([]*policy.Policy, len(policies))
 	for i := range policies {
 		compared[i] = &policies[i]
@@ -54,8 +55,10 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	require.Equal(t, "8.2s", cells["Last step"][0])
-	require.Equal(t, []string{"–", "–", "as for each failure", "as for each failure", "10s", "10s"},
-		cells["Hold after Busy"], "policies without probation have no holds")
+	require.Equal(t, []string{"–", "–", "no hold", "as for each failure", "10s", "10s"}, cells["Hold after Busy"],
+		"policies without probation have no holds")
+	require.Equal(t, []string{"no hold", "only of the endpoint"}, cells["Hold after GenericError"][4:],
+		"only an outcome that the policy lists holds its event subscription")
 }
 
 func TestCheckRanges(t *testing.T) {
