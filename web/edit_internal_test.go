@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog/spec"
-
 	"postrider/web/form"
 )
 

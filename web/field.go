@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"postrider/internal/catalog/spec"
-
 	"postrider/web/form"
 )
 

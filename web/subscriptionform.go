@@ -261,7 +261,7 @@ func operandText(value json.RawMessage) string {
 	return strings.Trim(string(value), "[]")
 }
 
-// advancedFilter reads a condition. Its operator decides the type of its values.
+// advancedFilterOf reads a condition. Its operator decides the type of its values.
 func advancedFilterOf(f *form.Input, at string) filter.AdvancedFilter {
 	a := filter.AdvancedFilter{OperatorType: f.Get(at + "operatorType"), Key: f.Get(at + "key")}
 	begins := func(prefix string) bool { return strings.HasPrefix(a.OperatorType, prefix) }

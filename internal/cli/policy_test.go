@@ -100,7 +100,7 @@ func TestPolicyExplainRejects(t *testing.T) {
 	}
 	r := postrider(t, "policy", "show", "ga-2020")
 	require.Equal(t, 2, r.code, r.stderr)
-	require.Contains(t, r.stderr, "they are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023")
+	require.Contains(t, r.stderr, "they are preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023, ga-2026")
 	require.Contains(t, postrider(t, "policy", "list").stderr, "no server; the list has only the built-in policies")
 }
 
