@@ -4,8 +4,8 @@ import "time"
 
 // ProbationState is the state of the circuit breaker of an endpoint, or of one event subscription, as Probation.Scope
 // says. During a hold its deliveries, new ones too, wait until one of them, the probe, succeeds. Event Grid calls it
-// delayed delivery (2019, 2021, 2026) and probation (namespaces, 2026). The zero state is healthy, without a failure since the last
-// success.
+// delayed delivery (2019, 2021, 2026) and probation (namespaces, 2026). The zero state is healthy, without a failure
+// since the last success.
 type ProbationState struct {
 	Since          time.Time // when the hold began; zero = healthy. A failed probe does not change it
 	Until          time.Time // when the next probe is due

@@ -162,8 +162,8 @@ func (r *Recorder) writeProbations(ctx context.Context, tx pgx.Tx, probations ma
 	}
 	for _, p := range probations {
 		if !p.before.Held() && p.state.Held() {
-			r.Log.Warn("a probation began: deliveries are held; a probe is sent when the hold ends, or earlier after POST …/probe "+
-				"of an event subscription", "scope", p.scope, "endpoint", p.baseURL, "cause", p.state.Cause, "until",
+			r.Log.Warn("a probation began: deliveries are held; a probe is sent when the hold ends, or earlier after "+
+				"POST …/probe of an event subscription", "scope", p.scope, "endpoint", p.baseURL, "cause", p.state.Cause, "until",
 				p.state.Until)
 		} else if p.before.Held() && !p.state.Held() {
 			r.Log.Info("the probation ended", "scope", p.scope, "endpoint", p.baseURL, "held_since", p.before.Since)

@@ -147,7 +147,8 @@ var Policy = []Setting{
 	{
 		Name: "probation.byOutcome", Section: Probation, Label: "Hold by outcome", Kind: JSON, Example: `{"Busy": 60}`,
 		Help: "Seconds to hold by outcome, instead of the first and the longest hold: other outcomes start no probation. " +
-			"If scope is both, of the event subscription, from the first failure on: other outcomes only count for the endpoint.",
+			"If scope is both, of the event subscription, from the first failure on: other outcomes only count for the " +
+			"endpoint.",
 		Default: "the outcome does not matter; required if scope is both",
 	},
 }
