@@ -116,8 +116,8 @@ func TestProblemRecoversWithTheRetry(t *testing.T) {
 	require.Zero(t, tn.ObserveProblems(t, 10*time.Minute))
 }
 
-// A retry that fails within the minute of the first failure is followed by another one, which may succeed. A problem that
-// has failed for more than a minute is notified while it fails.
+// A retry that fails within the minute of the first failure is followed by another one, which may succeed. A problem
+// that has failed for more than a minute is notified while it fails.
 func TestProblemStartsAfterItsRetries(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
