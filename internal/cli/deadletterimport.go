@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"net"
 	"net/http"
 	"os"
 	"path"
@@ -219,6 +220,11 @@ func (i *importer) files(ctx context.Context, stdin io.Reader, source string) (i
 	return func(yield func(letterFile, error) bool) {
 		err := filepath.WalkDir(source, func(name string, entry fs.DirEntry, err error) error {
 			switch {
+			case err != nil && name != source: // a folder that cannot be read is listed, others are read
+				if !yield(letterFile{file: name, read: func(context.Context) ([]byte, error) { return nil, err }}, nil) {
+					return fs.SkipAll
+				}
+				return nil
 			case err != nil:
 				return err
 			case entry.Type().IsRegular() && hasLetters(name) && !yield(localFile(name), nil):
@@ -261,7 +267,7 @@ func (i *importer) add(ctx context.Context, file *letterFile) error {
 	i.done.Files++
 	text, err := file.read(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file.file, err)
+		return i.unreadable(ctx, file.file, err)
 	}
 	// Without the path of Event Grid, two files may have the same name.
 	name, named := fmt.Sprintf("%s#sha256-%x", path.Base(file.path), sha256.Sum256(text)), ""
@@ -292,6 +298,15 @@ func (i *importer) add(ctx context.Context, file *letterFile) error {
 	case len(letters) == 0 && len(strings.TrimSpace(string(text))) == 0:
 		i.reject(file.file, 0, "the file is empty")
 	}
+	return nil
+}
+
+// unreadable rejects a file that cannot be read: others may be readable. Without a connection none is.
+func (i *importer) unreadable(ctx context.Context, file string, err error) error {
+	if _, disconnected := errors.AsType[net.Error](err); disconnected || ctx.Err() != nil {
+		return errors.Join(fmt.Errorf("%s: %w", file, err), i.send(ctx))
+	}
+	i.reject(file, 0, strings.TrimPrefix(err.Error(), file+": "))
 	return nil
 }
 

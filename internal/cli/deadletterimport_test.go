@@ -2,10 +2,13 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -136,4 +139,37 @@ func TestDeadletterImportIsRedelivered(t *testing.T) {
 	again := writtenFile(t, strings.TrimSpace(exported))
 	require.Contains(t, h.line(0, "deadletter import "+again+" --topic orders --subscription billing"),
 		"0 imported, 1 already imported")
+}
+
+// A file that cannot be read is listed, and does not end the import of others.
+func TestDeadletterImportOfUnreadableFiles(t *testing.T) {
+	h, _ := billing(t)
+	const letter = `{"specversion":"1.0","id":"%s","source":"/s","type":"t","deadletterreason":"R","deliveryattempts":1}`
+	azure := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/account/dead": // the list
+			_, _ = io.WriteString(w, `<EnumerationResults><Blobs><Blob><Name>a.json</Name></Blob><Blob><Name>b.json</Name>`+
+				`</Blob><Blob><Name>c.json</Name></Blob></Blobs></EnumerationResults>`)
+		case "/account/dead/b.json":
+			w.Header().Set("x-ms-error-code", "BlobArchived")
+			w.WriteHeader(http.StatusConflict)
+		default:
+			_, _ = fmt.Fprintf(w, letter, path.Base(r.URL.Path))
+		}
+	}))
+	t.Cleanup(azure.Close)
+	t.Setenv("AZURE_STORAGE_KEY", "c2VjcmV0")
+	container := "azblob://dead?storage_account=account&protocol=http&domain=" + strings.TrimPrefix(azure.URL, "http://")
+	local := filepath.Join(t.TempDir(), "socket.json")
+	socket, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", local)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = socket.Close() })
+	last := writtenFile(t, fmt.Sprintf(letter, "last"))
+
+	r := h.run(1, "deadletter", "import", container, local, last, "--topic", "orders", "--subscription", "billing")
+	require.Regexp(t, `^5 files: 3 imported, 0 already imported, 2 rejected\.
+azblob://dead/b\.json \[0\]: the location responded with 409 BlobArchived
+`+regexp.QuoteMeta(local)+` \[0\]: open .*socket\.json: .+\n$`, r.stdout)
+	require.Equal(t, "postrider: 2 dead letters could not be imported\n", r.stderr)
+	require.EqualValues(t, 3, one[int64](h, "SELECT count(*) FROM postrider.dead_letters"))
 }
