@@ -228,7 +228,12 @@ func TestDevKeepsTheDatabase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // root's PostgreSQL runs as another user
-	d := startDev(t, "--keep", dir)
+	file := filepath.Join(t.TempDir(), "topics.yaml")
+	declare := func(key string) {
+		require.NoError(t, os.WriteFile(file, []byte("topics: [{name: plain}, {name: keyed, key1: "+key+"}]"), 0o600))
+	}
+	declare("Zmlyc3QtMTYtYnl0ZXMtIQ==")
+	d := startDev(t, "--keep", dir, "-f", file)
 	d.publishDemo("kept")
 	require.Equal(t, "delivered", d.delivery("kept", "accepted", 1))
 	require.Equal(t, "pending", d.delivery("kept", "flaky", 1))
@@ -237,7 +242,16 @@ func TestDevKeepsTheDatabase(t *testing.T) {
 	requireGone(t, pids)
 
 	api, sink, postgres := takenPort(t), takenPort(t), takenPort(t)
-	d = startDev(t, "--keep", dir, "--listen", "127.0.0.1:"+api, "--sink-listen", "127.0.0.1:"+sink, "--pg-port", postgres)
+	const topicKey, ownKey = "YW5vdGhlci1rZXktb2YtdG9waWNz", "c2Vjb25kLTE2LWJ5dGVzLQ=="
+	declare(ownKey)
+	d = startDev(t, "--keep", dir, "--listen", "127.0.0.1:"+api, "--sink-listen", "127.0.0.1:"+sink, "--pg-port", postgres,
+		"-f", file, "--topic-key", topicKey)
+	for topic, key := range map[string]string{demoTopic: topicKey, "plain": topicKey, "keyed": ownKey} {
+		status, text, err := call(t.Context(), http.MethodPost, d.api+"/topics/"+topic+"/api/events", "[]", "aeg-sas-key", key,
+			"Content-Type", "application/json")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, "the key of this run opens %s: %s", topic, text)
+	}
 	for _, port := range []string{api, sink, postgres} {
 		eventuallyPrinted(t, d, `(?m)^Port `+port+` is taken; using \d+ instead\.$`)
 	}

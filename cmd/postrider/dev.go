@@ -58,14 +58,14 @@ type devCmd struct {
 	Keep       string         `help:"Keep the database in this directory instead of removing it at exit." placeholder:"DIR"`
 	File       []string       `short:"f" help:"Apply this file before dev is ready; may be repeated. It is a file of apply: YAML or JSON, an Azure Resource Manager template, a list of the Azure CLI, or the configuration of another emulator." placeholder:"FILE"`
 	TLS        bool           `name:"tls" help:"Serve TLS as well, with a certificate of dev's own authority, for localhost, names under it, 127.0.0.1, ::1 and --tls-name."`
-	TLSName    []string       `name:"tls-name" help:"Name of this host in certificates, beside localhost: that of the container. Names under it are included. Another name makes a new authority." placeholder:"NAME"`
-	TLSDir     string         `name:"tls-dir" help:"Folder of dev's certificate authority: ca.pem, which clients trust, and its key. Default: tls beside the database." placeholder:"DIR"`
+	TLSName    []string       `name:"tls-name" help:"Name of this host in certificates, beside localhost: that of the container. Names under it are included. Another name creates a new authority." placeholder:"NAME"`
+	TLSDir     string         `name:"tls-dir" help:"Folder of dev's certificate authority: ca.pem, which clients trust, and its key. Files of another authority are not replaced. Default: tls beside the database." placeholder:"DIR"`
 	TLSListen  string         `name:"tls-listen" help:"Address of the REST API and the dashboard with TLS; a free port is chosen if this one is taken." default:"127.0.0.1:7483"`
 	PGPort     int            `name:"pg-port" help:"Port of the private PostgreSQL; a free one is chosen if it is taken." default:"7482"`
 	ReadyFile  string         `help:"File to write (JSON) when everything is ready: api, sink, databaseUrl, adminToken, topicKey; with --tls also apiTls, caFile." placeholder:"FILE"`
 	AllowCIDR  []netip.Prefix `name:"allow-cidr" help:"Private address ranges in which endpoints are allowed, beside this machine; the dev image allows all private ones." env:"POSTRIDER_ALLOW_CIDR" placeholder:"CIDR"`
 	AdminToken string         `help:"Token for the management API, instead of the well-known or the generated one." env:"POSTRIDER_DEV_ADMIN_TOKEN" placeholder:"TOKEN"`
-	TopicKey   string         `help:"Access key of the topics that dev creates: the demo topic, and those of --file without a key. Base64 of 16 bytes or more." env:"POSTRIDER_DEV_TOPIC_KEY" placeholder:"KEY"`
+	TopicKey   string         `help:"Access key of the demo topic, and of those of --file without a key, also if --keep has them with another key. Base64 of 16 bytes or more." env:"POSTRIDER_DEV_TOPIC_KEY" placeholder:"KEY"`
 	AnyBearer  bool           `help:"Accept every bearer token of publishers and consumers, as Azure's SDKs send it with a TokenCredential." default:"true"`
 	deadLetterFlags
 	debugFlags

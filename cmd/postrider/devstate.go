@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/config"
 	"postrider/internal/cli/rest"
@@ -66,8 +68,30 @@ func (d *dev) applyFiles(ctx context.Context) error {
 		for i := range changes {
 			d.row("Applied", terminal.OneLine(changes[i].Title()))
 		}
+		for topic, declared := range file.Keys() {
+			if err := d.setKeys(ctx, topic, declared); err != nil {
+				return fmt.Errorf("set the access keys of topic %q: %w", topic, err)
+			}
+		}
 	}
 	return nil
+}
+
+// setKeys gives a topic of an earlier run the keys of this run.
+func (d *dev) setKeys(ctx context.Context, topic string, declared catalog.AccessKeys) error {
+	if topic == catalog.SystemTopic {
+		return nil
+	}
+	topics := d.app.store.Topics
+	kept, err := topics.Keys(ctx, topic)
+	if err != nil {
+		return err
+	}
+	keys := catalog.AccessKeys{Key1: cmp.Or(declared.Key1, kept.Key1), Key2: cmp.Or(declared.Key2, kept.Key2)}
+	if keys == *kept {
+		return nil
+	}
+	return topics.SetKeys(ctx, topic, keys)
 }
 
 // reset brings this dev back to the state that it had when it was ready.

@@ -9,7 +9,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"os"
@@ -35,7 +37,7 @@ const (
 // --tls-name: a client that trusts it trusts no certificate for another name, even if the key becomes known.
 //
 // Clients such as Node.js and OpenSSL accept no certificate for *.localhost. So each name gets its own, when a client
-// asks for it.
+// requests it.
 type devTLS struct {
 	dir   string
 	names []string // beside localhost; names under them are included
@@ -55,9 +57,13 @@ func (d devTLS) permitted() []string {
 	return slices.Compact(names)
 }
 
-// prepare returns the authority. It creates one if there is none, if it is for other names, or expires soon.
+// prepare returns the authority. It creates one if there is none, if it is for other names, or expires soon. Files that
+// are not of such an authority stay: they are an error.
 func (d devTLS) prepare(now time.Time) (*devAuthority, error) {
 	files := d.files()
+	if err := files.replaceable(); err != nil {
+		return nil, err
+	}
 	kept, err := tls.LoadX509KeyPair(files.TLSCert, files.TLSKey)
 	if err != nil || !now.Add(devRenewBefore).Before(kept.Leaf.NotAfter) ||
 		!slices.Equal(kept.Leaf.PermittedDNSDomains, d.permitted()) {
@@ -74,9 +80,38 @@ func (d devTLS) prepare(now time.Time) (*devAuthority, error) {
 	return &devAuthority{authority: kept, permitted: d.permitted(), now: time.Now}, nil
 }
 
+// devAuthorityName is how the common name of each authority of dev begins.
+const devAuthorityName = "postrider dev, "
+
+// replaceable returns an error unless the certificate is that of an authority of dev, or both files are absent.
+func (f tlsFlags) replaceable() error {
+	var there string
+	for _, file := range []string{f.TLSKey, f.TLSCert} {
+		text, err := os.ReadFile(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return fmt.Errorf("read dev's certificate authority: %w", err)
+		}
+		there = file
+		if block, _ := pem.Decode(text); block != nil && file == f.TLSCert {
+			found, err := x509.ParseCertificate(block.Bytes)
+			if err == nil && strings.HasPrefix(found.Subject.CommonName, devAuthorityName) {
+				return nil
+			}
+		}
+	}
+	if there != "" {
+		return fmt.Errorf("%s is not of an authority of postrider dev: choose another folder with --tls-dir, or move the "+
+			"file", there)
+	}
+	return nil
+}
+
 func (d devTLS) create(now time.Time) error {
 	template := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "postrider dev, " + strings.Join(d.permitted(), " ") + " only"},
+		Subject:   pkix.Name{CommonName: devAuthorityName + strings.Join(d.permitted(), " ") + " only"},
 		NotBefore: now.Add(-devClockSkew), NotAfter: now.Add(devAuthorityLasts),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 		ExtKeyUsage:                 []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -95,11 +130,12 @@ func (d devTLS) create(now time.Time) error {
 		return err
 	}
 	secret = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
-	if err := local.ReplaceFile(d.files().TLSKey, 0o600, secret); err != nil {
+	// The certificate first: by it the next run knows that both are dev's.
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: created.Certificate[0]})
+	if err := local.ReplaceFile(d.files().TLSCert, 0o644, certificate); err != nil {
 		return err
 	}
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: created.Certificate[0]})
-	return local.ReplaceFile(d.files().TLSCert, 0o644, certificate)
+	return local.ReplaceFile(d.files().TLSKey, 0o600, secret)
 }
 
 // certify creates a certificate with a new key; by is its authority, nil = itself.
@@ -133,7 +169,7 @@ type devAuthority struct {
 	issued map[string]*tls.Certificate
 }
 
-// certificate returns one for the name that a client asks for, or else for this machine.
+// certificate returns one for the name that a client requests, or else for this machine.
 func (a *devAuthority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(hello.ServerName)
 	if !slices.ContainsFunc(a.permitted, func(p string) bool { return name == p || strings.HasSuffix(name, "."+p) }) {

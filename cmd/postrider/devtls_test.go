@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"net"
 	"os"
 	"path/filepath"
@@ -40,6 +41,31 @@ func TestDevKeepsItsAuthorityUntilItEndsSoon(t *testing.T) {
 	named := prepared(now)
 	require.NotEqual(t, again, named)
 	require.Equal(t, named, prepared(now))
+}
+
+// The folder may have the files of another authority, in which case nothing is replaced.
+func TestDevReplacesNoOtherAuthority(t *testing.T) {
+	t.Parallel()
+	foreign, err := certify(&x509.Certificate{NotAfter: time.Now().Add(time.Hour), IsCA: true}, nil)
+	require.NoError(t, err)
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign.Certificate[0]})
+	for name, content := range map[string][]byte{"ca.pem": certificate, "ca-key.pem": []byte("key"), "ca.pem/": nil} {
+		d := devTLS{dir: t.TempDir()}
+		file := filepath.Join(d.dir, name)
+		if content == nil {
+			require.NoError(t, os.Mkdir(file, 0o700))
+		} else {
+			require.NoError(t, os.WriteFile(file, content, 0o600))
+		}
+		_, err := d.prepare(time.Now())
+		require.ErrorContains(t, err, file)
+		entries, err := os.ReadDir(d.dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+		if content != nil {
+			require.Equal(t, string(content), contentOf(t, file))
+		}
+	}
 }
 
 func contentOf(t *testing.T, file string) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"postrider/internal/catalog"
 	"postrider/internal/cli/rest"
 	v1 "postrider/server/v1"
 )
@@ -25,6 +26,16 @@ func ReadDeclared(name string, text []byte) (*Declared, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &Declared{Notes: file.notes, name: name, objects: file.objects}, nil
+}
+
+// Keys returns the access keys that the file declares, by topic; "" is one that it does not declare. After Apply, all
+// topics have a first key. Apply does not change the keys of topics that exist.
+func (d *Declared) Keys() map[string]catalog.AccessKeys {
+	keys := map[string]catalog.AccessKeys{}
+	for _, t := range rest.Objects(d.objects, "topics") {
+		keys[textOf(t["name"])] = catalog.AccessKeys{Key1: textOf(t["key1"]), Key2: textOf(t["key2"])}
+	}
+	return keys
 }
 
 // Apply makes the changes of the file, and returns them. key is the access key of new topics that have none in it.
