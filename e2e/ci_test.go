@@ -85,11 +85,16 @@ func ciFlags(t *testing.T, file string) []string {
 		Services map[string]struct {
 			Command     []string
 			Environment map[string]string
+			DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+			Healthcheck struct{ Test []string }
 		}
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(fromRoot(t, "deploy/examples/ci/compose.yaml")), &compose))
 	command := compose.Services["eventgrid"].Command
 	require.Equal(t, "dev", command[0])
+	// A handshake before the application listens would fail.
+	require.Equal(t, "service_healthy", compose.Services["eventgrid"].DependsOn["app"].Condition)
+	require.NotEmpty(t, compose.Services["app"].Healthcheck.Test)
 	listens := func(flag string) bool { return strings.Contains(flag, "listen=") }
 	flags := slices.DeleteFunc(slices.Clone(command[1:]), listens)
 	require.Len(t, flags, len(command)-3)

@@ -12,6 +12,7 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/catalog"
+	"postrider/jobs/publish"
 	"postrider/server/api"
 )
 
@@ -31,20 +32,18 @@ func (s *Server) addDevRoutes() {
 	if s.options.Dev == nil {
 		return
 	}
-	s.echo.POST("/api/events", s.finish(s.betweenResets(s.publishToHost)))
+	s.echo.POST("/api/events", s.finish(s.publishToHost))
 	s.echo.DELETE("/v1/dev/state", s.finish(s.auth.Permit(access.RoleAdmin)(s.resetState)))
 }
 
-// betweenResets lets a publish wait for the end of a reset, and a reset for the end of a publish.
-func (s *Server) betweenResets(next echo.HandlerFunc) echo.HandlerFunc {
-	if s.options.Dev == nil {
-		return next
-	}
-	return func(c echo.Context) error {
+// publishBetweenResets lets a publish wait for the end of a reset, and a reset for the end of a publish. The body has
+// been read: no client delays a reset.
+func (s *Server) publishBetweenResets(ctx context.Context, p publish.Publication) (*publish.Receipt, error) {
+	if s.options.Dev != nil {
 		s.publishing.RLock()
 		defer s.publishing.RUnlock()
-		return next(c)
 	}
+	return s.parts.Publisher.Publish(ctx, p)
 }
 
 func (s *Server) resetState(c echo.Context) error {

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/testnode"
 	"postrider/server"
 )
 
@@ -94,4 +96,61 @@ func TestResetOfDev(t *testing.T) {
 	failure = errors.New("no lock")
 	s.delete("/v1/dev/state").rejected(500, "InternalError")
 	s.with().delete("/v1/dev/state").rejected(404, "NotFound")
+}
+
+// A reset waits for a publish that is stored, and not for one whose body is not complete.
+func TestResetWaitsForPublishes(t *testing.T) {
+	t.Parallel()
+	var s *service
+	published := make(chan int, 2)
+	s = setup(t, withDev(server.Dev{Reset: func(context.Context) error {
+		published <- s.count("SELECT count(*) FROM postrider.events")
+		return nil
+	}}))
+	key := s.topic("orders", "")
+	send := func(body io.Reader) (status chan int) {
+		status = make(chan int, 1)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/topics/orders/api/events", body)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("aeg-sas-key", key)
+		go func() {
+			got := httptest.NewRecorder()
+			s.server.Handler().ServeHTTP(got, r)
+			status <- got.Code
+		}()
+		return status
+	}
+	reader, writer := io.Pipe()
+	paused := send(reader)
+	_, err := io.WriteString(writer, "[") // it is being read
+	require.NoError(t, err)
+	s.delete("/v1/dev/state").is(204)
+	require.Zero(t, <-published)
+
+	tx, err := s.db.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE postrider_internal.events IN EXCLUSIVE MODE")
+	require.NoError(t, err)
+	_, err = io.WriteString(writer, gridEvents("a")[1:])
+	require.NoError(t, err)
+	require.NoError(t, writer.Close())
+	testnode.Within(t, "the publish waits for the table", func() bool {
+		return s.count("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = "+
+			"'postrider_internal.events'::regclass") == 1
+	})
+	reset := make(chan int, 1)
+	go func() {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/v1/dev/state", nil)
+		r.Header.Set("Authorization", "Bearer "+adminToken)
+		got := httptest.NewRecorder()
+		s.server.Handler().ServeHTTP(got, r)
+		reset <- got.Code
+	}()
+	testnode.Within(t, "the reset waits for the publish", func() bool {
+		return len(published) > 0 || s.server.ResetWaits()
+	})
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, http.StatusOK, <-paused)
+	require.Equal(t, http.StatusNoContent, <-reset)
+	require.Equal(t, 1, <-published, "after the publish")
 }

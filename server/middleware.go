@@ -119,7 +119,7 @@ func localHostOnly(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if host := c.Request().Host; !endpointconf.IsLocalHost(host) {
 			return api.Reject(http.StatusMisdirectedRequest, "MisdirectedRequest",
-				"host %q is not accepted: postrider dev accepts localhost and IP addresses only", api.Shorten(host))
+				"host %q is not accepted: postrider dev accepts localhost, names under it and IP addresses only", api.Shorten(host))
 		}
 		return next(c)
 	}

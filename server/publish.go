@@ -92,7 +92,7 @@ func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 	// The events share the body's memory, which Publish does not keep.
 	defer api.Free(body)
 	var to *catalog.Topic
-	receipt, err := s.parts.Publisher.Publish(r.Context(), publish.Publication{
+	receipt, err := s.publishBetweenResets(r.Context(), publish.Publication{
 		Topic:          topic,
 		Authorize:      credential.Opens,
 		IdempotencyKey: key,

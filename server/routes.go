@@ -274,9 +274,6 @@ func (s *Server) addRoutes() {
 		if r.ID != "receiveEvents" { // which waits as long as its client
 			middleware = append(middleware, s.finish)
 		}
-		if r.access == publisher {
-			middleware = append(middleware, s.betweenResets)
-		}
 		if r.access == query {
 			middleware = append(middleware, s.auth.Permit(access.RoleViewer), auth.PermitQuery)
 		} else if needed := r.access.Role(); needed != "" {

@@ -45,12 +45,11 @@ func SplitDeadLetters(text []byte) (letters [][]byte, err error) {
 		return true
 	}
 	for first := s.Space(); s.Pos < len(text); first = s.Space() {
-		ok := false
+		read := one
 		if first == '[' {
-			ok = s.Array(one)
-		} else {
-			ok = one()
+			read = func() bool { return s.Array(one) }
 		}
+		ok := read()
 		switch {
 		case wrong != nil:
 			return letters, wrong

@@ -47,6 +47,9 @@ func ResetFate(table string) pgdev.Fate {
 
 // State is the configuration of a postrider dev at some moment.
 type State struct {
+	// LockTime is how long Reset tries to lock the tables: 10 s from KeepState.
+	LockTime time.Duration
+
 	system *System
 	rows   *pgdev.KeptRows
 	lock   string
@@ -54,7 +57,7 @@ type State struct {
 
 // KeepState copies the configuration, for Reset, which needs a superuser.
 func (s *System) KeepState(ctx context.Context) (*State, error) {
-	kept := &State{system: s}
+	kept := &State{LockTime: 10 * time.Second, system: s}
 	err := pgx.BeginFunc(ctx, s.DB.Pool, func(tx pgx.Tx) error {
 		var err error
 		kept.rows, err = pgdev.KeepRows(ctx, tx, keptSchema, ResetFate)
@@ -70,25 +73,25 @@ func (s *System) KeepState(ctx context.Context) (*State, error) {
 	return kept, nil
 }
 
-// restoreWithin is how long Restore tries to get its locks.
-const restoreWithin = 10 * time.Second
-
 // restore deletes all events with what became of them, and replaces the configuration by the kept one. Transactions
 // that write wait, and then find no row of theirs: sequences go on, so no id is given again.
 func (k *State) restore(ctx context.Context) error {
 	const newVersion = "SELECT postrider_internal.next_catalog_version();\n"
-	for until := time.Now().Add(restoreWithin); ; {
+	for until := time.Now().Add(k.LockTime); ; {
 		err := pgx.BeginFunc(ctx, k.system.DB.Pool, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, k.lock+newVersion+k.rows.Restore, pgx.QueryExecModeSimpleProtocol)
 			return err
 		})
-		if err == nil || !slices.Contains([]string{"55P03", "40P01"}, postgres.SQLState(err)) || time.Now().After(until) {
+		if err == nil || !slices.Contains([]string{"55P03", "40P01"}, postgres.SQLState(err)) {
 			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%w: %w", postgres.ErrLocked, err)
 		}
 	}
 }
 
-// Reset restores the state, and ends what the engine does for the rows before, see jobs.Engine.Reset.
+// Reset restores the state, and ends what the engine does for the rows before, see jobs.Engine.Reset. ErrLocked.
 func (k *State) Reset(ctx context.Context, engine *jobs.Engine) error {
 	if err := engine.Reset(ctx, k.restore); err != nil {
 		return fmt.Errorf("reset the state: %w", err)

@@ -14,6 +14,7 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/node"
 	"postrider/internal/pgdev"
+	"postrider/internal/postgres"
 	"postrider/internal/testnode"
 	"postrider/jobs"
 )
@@ -179,6 +180,9 @@ func TestResetWaitsForTransactions(t *testing.T) {
 		return tn.Count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'ExclusiveLock' AND relation = "+
 			"'postrider_internal.left_members'::regclass") == 1
 	})
+	other := *state
+	other.LockTime = 0
+	require.ErrorIs(t, other.Reset(t.Context(), engine), postgres.ErrLocked)
 	require.NoError(t, tx.Commit(t.Context()))
 	require.NoError(t, <-done)
 	require.Zero(t, tn.Count(t, "SELECT count(*) FROM postrider_internal.left_members"))

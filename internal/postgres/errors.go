@@ -35,6 +35,8 @@ var (
 	ErrUnavailable = errors.New("temporarily unavailable")
 	// ErrTooSlow: a query exceeded its time limit, and would exceed it again.
 	ErrTooSlow = errors.New("took too long")
+	// ErrLocked: another transaction kept a table locked.
+	ErrLocked = errors.New("another transaction keeps a table locked")
 	// ErrPoison: PostgreSQL rejects this data.
 	ErrPoison = errors.New("the database rejects this data")
 )

@@ -79,7 +79,7 @@ func (b *Blob) Read(ctx context.Context, most int64) ([]byte, error) {
 }
 
 // readAdvice is what to do about an error of Azure.
-var readAdvice = map[string]string{ //nolint:gosec // names of variables, no credentials
+var readAdvice = map[string]string{
 	"ContainerNotFound":    "correct the container's name",
 	"AuthenticationFailed": azureUnreadable, "AuthorizationFailure": azureUnreadable,
 	"AuthorizationPermissionMismatch": "grant the rights to read and list, such as Storage Blob Data Reader",

@@ -36,6 +36,7 @@ func TestResponseTo(t *testing.T) {
 		"unauthorized":                  {wrapped(publish.ErrUnauthorized), 401, "Unauthorized"},
 		"data that PostgreSQL rejects":  {wrapped(postgres.ErrPoison), 400, "InvalidEvent"},
 		"unavailable":                   {wrapped(postgres.ErrUnavailable), 503, "ServiceUnavailable"},
+		"a locked table":                {wrapped(postgres.ErrLocked), 503, "ServiceUnavailable"},
 		"a slow list":                   {wrapped(postgres.ErrTooSlow), 503, "ServiceUnavailable"},
 		"too many own searches":         {wrapped(&postgres.BusyError{Own: true}), 429, "TooManyRequests"},
 		"too many searches":             {wrapped(&postgres.BusyError{}), 503, "ServiceUnavailable"},

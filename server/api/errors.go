@@ -268,6 +268,8 @@ func databaseRejection(err error) *RejectionError {
 		return Reject(http.StatusBadRequest, codeInvalidQuery, "%v; limit its rows and its time range", err)
 	case errors.Is(err, sqlquery.ErrNotConfigured):
 		return RejectConflict(ConflictCodeQueriesNotSetUp, "%v", err)
+	case errors.Is(err, postgres.ErrLocked):
+		return unavailable("another transaction keeps a table locked; end it, then retry; pg_stat_activity lists it")
 	case errors.Is(err, postgres.ErrTooSlow):
 		return unavailable("the query took too long; request a shorter time span, or one event subscription")
 	case errors.Is(err, postgres.ErrConflict):

@@ -84,11 +84,20 @@ func TestReadApplyRejectsEmulators(t *testing.T) {
 		topic(`"subscribers":[{"name":"b"}]`):   "topics[0].subscribers[0].endpoint: must be text, not null",
 		topic(`"subscribers":["b"]`):            "topics[0].subscribers[0]: must be an object with",
 		topic(`"subscribers":[{"name":"b","endpoint":"x","disableValidation":1}]`): "not 1",
-		`{"Topics":{"a":"http://app/"}}`:                                           "Topics.a: must be a list of URLs",
 		`{"Topics":{"a":["http://app/","ftp://b"]}}`:                               "Topics.a[1]: must be a URL as http",
 		`{"Topics":{"a":["pull://"]}}`:                                             `not "pull://"`,
 	} {
 		_, err := readApply([]byte(text), "", nil)
 		require.ErrorContains(t, err, says, text)
 	}
+}
+
+// A file in postrider's own form, with an object instead of a list, is not taken for that of an emulator.
+func TestReadApplyOfAnObjectOfTopics(t *testing.T) {
+	t.Parallel()
+	const text = `{"topics":{"orders":{"inputSchema":"EventGridSchema"},"shop":[]}}`
+	file, err := readApply([]byte(text), "", nil)
+	require.NoError(t, err)
+	require.JSONEq(t, text, encoded(t, file.objects), "the server rejects it")
+	require.Empty(t, file.notes)
 }
