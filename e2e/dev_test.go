@@ -247,8 +247,8 @@ func TestDevKeepsTheDatabase(t *testing.T) {
 	d = startDev(t, "--keep", dir, "--listen", "127.0.0.1:"+api, "--sink-listen", "127.0.0.1:"+sink, "--pg-port", postgres,
 		"-f", file, "--topic-key", topicKey)
 	for topic, key := range map[string]string{demoTopic: topicKey, "plain": topicKey, "keyed": ownKey} {
-		status, text, err := call(t.Context(), http.MethodPost, d.api+"/topics/"+topic+"/api/events", "[]", "aeg-sas-key", key,
-			"Content-Type", "application/json")
+		status, text, err := call(t.Context(), http.MethodPost, d.api+"/topics/"+topic+"/api/events", "[]",
+			"aeg-sas-key", key, "Content-Type", "application/json")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status, "the key of this run opens %s: %s", topic, text)
 	}

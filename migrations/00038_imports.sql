@@ -3,7 +3,7 @@
 -- delivery. It is redelivered like one whose event is no longer kept.
 
 -- A dead letter of a file, as package event reads it.
-CREATE TYPE postrider_internal.imported_letter AS (
+CREATE TYPE postrider_internal.imported_dead_letter AS (
     imported_from text, imported_index integer, subscription text, schema text, event postrider_internal.envelope,
     reason text, attempts integer, last_outcome text, last_status integer, published_at timestamptz,
     last_attempt_at timestamptz
@@ -19,7 +19,7 @@ CREATE TYPE postrider_internal.imported_letter AS (
 --
 -- dead_lettered_at is the time of the import: retention counts from it.
 CREATE FUNCTION postrider_internal.import_dead_letters(topic text, dry_run boolean,
-    letters postrider_internal.imported_letter[], actor text, address text)
+    letters postrider_internal.imported_dead_letter[], actor text, address text)
     RETURNS TABLE (result text, dead_letter_id uuid) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     t record;
@@ -99,4 +99,4 @@ COMMENT ON FUNCTION postrider_internal.import_dead_letters IS
 
 -- +goose Down
 DROP FUNCTION postrider_internal.import_dead_letters;
-DROP TYPE postrider_internal.imported_letter;
+DROP TYPE postrider_internal.imported_dead_letter;

@@ -57,9 +57,9 @@ Examples:
 const (
 	// maxImportedFile is the maximum size of a file, which is in memory.
 	maxImportedFile = 256 << 20
-	// A request has at most maxLetters, and more than maxLettersBytes only for one dead letter.
-	maxLetters      = 500
-	maxLettersBytes = 2 << 20
+	// A request has at most maxDeadLetters, and more than maxDeadLetterBytes only for one dead letter.
+	maxDeadLetters     = 500
+	maxDeadLetterBytes = 2 << 20
 	// shownRejections is the number of rejections in a table.
 	shownRejections = 100
 )
@@ -71,37 +71,37 @@ type importer struct {
 	subscriptions []string // of the topic
 	progress      *terminal.ProgressLine
 
-	waiting []fileLetter // for the next request
+	waiting []fileDeadLetter // for the next request
 	bytes   int
 	done    importSummary
 }
 
 // importSummary is the result of an import.
 type importSummary struct {
-	Topic           string           `json:"topic"`
-	DryRun          bool             `json:"dryRun"`
-	Files           int              `json:"files"`
-	Imported        int              `json:"imported"`
-	AlreadyImported int              `json:"alreadyImported"`
-	Rejected        []rejectedLetter `json:"rejected"`
+	Topic           string               `json:"topic"`
+	DryRun          bool                 `json:"dryRun"`
+	Files           int                  `json:"files"`
+	Imported        int                  `json:"imported"`
+	AlreadyImported int                  `json:"alreadyImported"`
+	Rejected        []rejectedDeadLetter `json:"rejected"`
 }
 
-// rejectedLetter is a dead letter that was not imported. Index is its place in the file, from 0.
-type rejectedLetter struct {
+// rejectedDeadLetter is a dead letter that was not imported. Index is its place in the file, from 0.
+type rejectedDeadLetter struct {
 	File   string `json:"file"`
 	Index  int    `json:"index"`
 	Reason string `json:"reason"`
 }
 
-// fileLetter is a dead letter of a file: file is its path or URL, name what the server stores.
-type fileLetter struct {
+// fileDeadLetter is a dead letter of a file: file is its path or URL, name what the server stores.
+type fileDeadLetter struct {
 	file, name, subscription string
 	index                    int
 	text                     json.RawMessage
 }
 
-// letterFile is a file of dead letters.
-type letterFile struct {
+// deadLetterFile is a file of dead letters.
+type deadLetterFile struct {
 	file string // its path or URL
 	path string // with slashes; "" of standard input
 	read func(context.Context) ([]byte, error)
@@ -114,7 +114,7 @@ func (c *deadletterImportCmd) Run(ctx context.Context, std terminal.Streams, cli
 	}
 	i := &importer{
 		deadletterImportCmd: c, client: client, progress: terminal.NewProgressLine(std.Err),
-		done: importSummary{Topic: c.Topic, DryRun: c.DryRun, Rejected: []rejectedLetter{}},
+		done: importSummary{Topic: c.Topic, DryRun: c.DryRun, Rejected: []rejectedDeadLetter{}},
 	}
 	if err := i.readSubscriptions(ctx); err != nil {
 		return err
@@ -185,9 +185,11 @@ func (i *importer) run(ctx context.Context, stdin io.Reader) error {
 }
 
 // files lists the files of a source.
-func (i *importer) files(ctx context.Context, stdin io.Reader, source string) (iter.Seq2[letterFile, error], error) {
+func (i *importer) files(
+	ctx context.Context, stdin io.Reader, source string,
+) (iter.Seq2[deadLetterFile, error], error) {
 	if source == "-" {
-		return one(letterFile{file: "-", read: func(context.Context) ([]byte, error) {
+		return one(deadLetterFile{file: "-", read: func(context.Context) ([]byte, error) {
 			return terminal.ReadUpTo(stdin, "-", maxImportedFile)
 		}}), nil
 	}
@@ -196,15 +198,15 @@ func (i *importer) files(ctx context.Context, stdin io.Reader, source string) (i
 		if err != nil {
 			return nil, terminal.Usagef("%s: %v", source, err)
 		}
-		return func(yield func(letterFile, error) bool) {
+		return func(yield func(deadLetterFile, error) bool) {
 			for blob, err := range export.Blobs(ctx, l) {
 				if err != nil {
-					yield(letterFile{}, err)
+					yield(deadLetterFile{}, err)
 					return
 				}
-				file := letterFile{file: "azblob://" + l.Bucket + "/" + blob.Name, path: blob.Name}
+				file := deadLetterFile{file: "azblob://" + l.Bucket + "/" + blob.Name, path: blob.Name}
 				file.read = func(ctx context.Context) ([]byte, error) { return blob.Read(ctx, maxImportedFile) }
-				if hasLetters(blob.Name) && !yield(file, nil) {
+				if hasDeadLetters(blob.Name) && !yield(file, nil) {
 					return
 				}
 			}
@@ -217,43 +219,43 @@ func (i *importer) files(ctx context.Context, stdin io.Reader, source string) (i
 	case !info.IsDir():
 		return one(localFile(source)), nil
 	}
-	return func(yield func(letterFile, error) bool) {
+	return func(yield func(deadLetterFile, error) bool) {
 		err := filepath.WalkDir(source, func(name string, entry fs.DirEntry, err error) error {
 			switch {
 			case err != nil && name != source: // a folder that cannot be read is listed, others are read
-				if !yield(letterFile{file: name, read: func(context.Context) ([]byte, error) { return nil, err }}, nil) {
+				if !yield(deadLetterFile{file: name, read: func(context.Context) ([]byte, error) { return nil, err }}, nil) {
 					return fs.SkipAll
 				}
 				return nil
 			case err != nil:
 				return err
-			case entry.Type().IsRegular() && hasLetters(name) && !yield(localFile(name), nil):
+			case entry.Type().IsRegular() && hasDeadLetters(name) && !yield(localFile(name), nil):
 				return fs.SkipAll
 			}
 			return nil
 		})
 		if err != nil {
-			yield(letterFile{}, err)
+			yield(deadLetterFile{}, err)
 		}
 	}, nil
 }
 
-func one(file letterFile) iter.Seq2[letterFile, error] {
-	return func(yield func(letterFile, error) bool) { yield(file, nil) }
+func one(file deadLetterFile) iter.Seq2[deadLetterFile, error] {
+	return func(yield func(deadLetterFile, error) bool) { yield(file, nil) }
 }
 
-// hasLetters reports whether a file of a directory is read.
-func hasLetters(name string) bool {
+// hasDeadLetters reports whether a file of a directory is read.
+func hasDeadLetters(name string) bool {
 	return slices.Contains([]string{".json", ".jsonl", ".ndjson"}, strings.ToLower(path.Ext(name)))
 }
 
 // localFile is a file of this machine. Its absolute path may name an event subscription that the given one does not.
-func localFile(name string) letterFile {
+func localFile(name string) deadLetterFile {
 	whole, err := filepath.Abs(name)
 	if err != nil {
 		whole = name
 	}
-	return letterFile{file: name, path: filepath.ToSlash(whole), read: func(context.Context) ([]byte, error) {
+	return deadLetterFile{file: name, path: filepath.ToSlash(whole), read: func(context.Context) ([]byte, error) {
 		return terminal.ReadUpTo(nil, name, maxImportedFile)
 	}}
 }
@@ -263,7 +265,7 @@ func localFile(name string) letterFile {
 var blobPath = regexp.MustCompile(`([^/]+)/\d{4}/\d{1,2}/\d{1,2}/\d{1,2}/[^/]+$`)
 
 // add reads a file and imports its dead letters together with others.
-func (i *importer) add(ctx context.Context, file *letterFile) error {
+func (i *importer) add(ctx context.Context, file *deadLetterFile) error {
 	i.done.Files++
 	text, err := file.read(ctx)
 	if err != nil {
@@ -284,12 +286,12 @@ func (i *importer) add(ctx context.Context, file *letterFile) error {
 			i.reject(file.file, n, why)
 			continue
 		}
-		if len(i.waiting) == maxLetters || i.bytes > 0 && i.bytes+len(letter) > maxLettersBytes {
+		if len(i.waiting) == maxDeadLetters || i.bytes > 0 && i.bytes+len(letter) > maxDeadLetterBytes {
 			if err := i.send(ctx); err != nil {
 				return err
 			}
 		}
-		i.waiting = append(i.waiting, fileLetter{file.file, name, subscription, n, letter})
+		i.waiting = append(i.waiting, fileDeadLetter{file.file, name, subscription, n, letter})
 		i.bytes += len(letter)
 	}
 	switch {
@@ -338,7 +340,7 @@ func (i *importer) subscriptionOf(named string) (name, why string) {
 }
 
 func (i *importer) reject(file string, index int, reason string) {
-	i.done.Rejected = append(i.done.Rejected, rejectedLetter{file, index, reason})
+	i.done.Rejected = append(i.done.Rejected, rejectedDeadLetter{file, index, reason})
 }
 
 // send imports the waiting dead letters. The server imports a request as a whole: what it rejects is left out of the

@@ -5,7 +5,7 @@ SELECT r.result, r.dead_letter_id
                    ROW (NULL, i.event_time, i.event_id, i.event_type, i.subject, i.source, i.data_version,
                         i.traceparent, i.tracestate, i.body)::postrider_internal.envelope,
                    i.reason, i.attempts, i.last_outcome, i.last_status, i.published_at,
-                   i.last_attempt_at)::postrider_internal.imported_letter
+                   i.last_attempt_at)::postrider_internal.imported_dead_letter
          FROM unnest(@items_imported_from::text[], @items_imported_index::int[], @items_subscription::text[],
                      @items_schema::text[], @items_event_time::timestamptz[], @items_event_id::text[],
                      @items_event_type::text[], @items_subject::text[], @items_source::text[],
