@@ -83,8 +83,12 @@ func handshakeState(
 			fmt.Sprintf("the endpoint %s: open validationUrl within %d minutes, or set endpointValidation to skip",
 				why, int(catalog.CallbackLifetime.Minutes()))
 	}
-	message = fmt.Sprintf("try %d of %d: %s", h.Tries+1, endpointconf.HandshakeTries, why)
-	if h.Tries+1 < endpointconf.HandshakeTries {
+	tries := endpointconf.HandshakeTries
+	if h.Purpose == catalog.PurposeCallback { // an operator allowed one request
+		tries = 1
+	}
+	message = fmt.Sprintf("try %d of %d: %s", h.Tries+1, tries, why)
+	if h.Tries+1 < tries {
 		return catalog.HandshakePending, message
 	}
 	return catalog.HandshakeFailed, message

@@ -72,7 +72,7 @@ func TestRelayedEventIsRepaired(t *testing.T) {
 	body := azureEvent("1", "one")
 	publishBody(t, tn, jsonType, "["+body+"]")
 	tn.AttemptsMade(t, 1)
-	edited := strings.Replace(body, "1.50", "2", 1)
+	edited := strings.Replace(body, "1.50", `"`+strings.Repeat("x", 1<<20)+`"`, 1) // relayed events may be larger
 	tn.Exec(t, "SELECT postrider.redeliver(dead_letter_id, event => $1::jsonb) FROM postrider.dead_letters", edited)
 	tn.AttemptsMade(t, 1)
 	seen := e.requests()
@@ -93,9 +93,11 @@ func TestRelayCallback(t *testing.T) {
 		require.NoError(t, err)
 		topic, err := tn.System.Topics.Get(t.Context(), topicName)
 		require.NoError(t, err)
-		require.NoError(t, tn.System.Relays.NoteHandshake(t.Context(), &catalog.RelayHandshake{
+		noted, err := tn.System.Relays.NoteHandshake(t.Context(), &catalog.RelayHandshake{
 			TopicID: topic.ID, Subscription: "feed", Schema: event.CloudEvents, Origin: "eventgrid.azure.net", Callback: u,
-		}))
+		})
+		require.NoError(t, err)
+		require.True(t, noted)
 		return tn.Text(t, "SELECT relay_feed_id FROM postrider.relay_feeds WHERE callback = 'awaiting'")
 	}
 	const open = "SELECT postrider.open_relay_callback($1::bigint)"
@@ -113,10 +115,17 @@ func TestRelayCallback(t *testing.T) {
 
 	feed = offer(e.URL + "/late")
 	tn.Exec(t, "UPDATE postrider_internal.handshakes SET callback_expires_at = now() WHERE state = 'awaiting'")
-	require.Contains(t, tn.RejectedBy(t, open, feed), "its time is over")
+	require.Contains(t, tn.RejectedBy(t, open, feed), "it has expired or failed")
 	require.NoError(t, tn.System.Handshakes.Expire(t.Context()))
 	require.Equal(t, 1, tn.Rows(t, "relay_feeds", "callback_message = 'no operator has opened it in time'"))
 	require.Contains(t, tn.RejectedBy(t, open, "4711"), "relay feed 4711 does not exist")
+	testnode.RequireStops(t, engine)
+
+	failing := newEndpoint(t, respondWith(http.StatusInternalServerError))
+	engine = tn.Start(t, func(o *jobs.Options) { o.HandshakePause = time.Millisecond })
+	tn.Exec(t, open, offer(failing.URL+"/validate"))
+	tn.BecomeRows(t, 1, "relay_feeds", "callback = 'failed' AND callback_message LIKE 'try 1 of 1:%'")
+	requireOneRequest(t, failing)
 	testnode.RequireStops(t, engine)
 
 	tn.Start(t, func(o *jobs.Options) { o.AllowCIDR, o.HandshakePause = nil, time.Millisecond })

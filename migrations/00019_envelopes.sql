@@ -256,11 +256,12 @@ END $$;
 -- Reads and checks one event of a topic. A missing id, eventTime and specversion is filled in. The name of another
 -- topic is kept as the event's source.
 CREATE FUNCTION postrider_internal.read_event(topic text, event jsonb, place text,
-    rules postrider_internal.envelope_rule[], schema text, at timestamptz) RETURNS postrider_internal.envelope
-    LANGUAGE plpgsql
+    rules postrider_internal.envelope_rule[], schema text, at timestamptz, relay text)
+    RETURNS postrider_internal.envelope LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     e postrider_internal.envelope;
+    most CONSTANT integer := CASE relay WHEN 'none' THEN 1048576 ELSE 2097152 END;
     cloud boolean := schema = 'CloudEventSchemaV1_0';
     texts text[];
 BEGIN
@@ -298,9 +299,9 @@ BEGIN
         e := postrider_internal.with_trace(e, event);
     END IF;
     e.body := convert_to(event::text, 'UTF8');
-    IF octet_length(e.body) > 1048576 THEN
-        PERFORM postrider_internal.reject_event(place, format('an event has at most 1048576 bytes, this one has %s',
-            octet_length(e.body)));
+    IF octet_length(e.body) > most THEN
+        PERFORM postrider_internal.reject_event(place, format('an event has at most %s bytes, this one has %s',
+            most, octet_length(e.body)));
     ELSIF postrider_internal.nests_deeper(event::text, 256) THEN
         PERFORM postrider_internal.reject_event(place, 'objects and arrays may nest 256 deep at most');
     END IF;
@@ -388,7 +389,7 @@ BEGIN
     rules := postrider_internal.envelope_rules(t.name, t.schema, t.mapping, t.relay);
     FOR event IN SELECT * FROM jsonb_array_elements(events) LOOP
         e := postrider_internal.read_event(t.name, event, CASE WHEN alone THEN 'event' ELSE format('events[%s]', n) END,
-            rules, t.schema, at);
+            rules, t.schema, at, t.relay);
         n := n + 1;
         accepted := accepted || e;
         ids := ids || e.id;

@@ -94,7 +94,7 @@ DECLARE
 BEGIN
     SELECT * INTO t FROM postrider_internal.topic_of_edit(dead_letter_id);
     RETURN postrider_internal.read_event(t.topic, event, 'event', postrider_internal.envelope_rules(t.topic,
-        t.input_schema, t.input_schema_mapping, t.relay), t.input_schema, clock_timestamp());
+        t.input_schema, t.input_schema_mapping, t.relay), t.input_schema, clock_timestamp(), t.relay);
 END $$;
 
 -- Dead letters with what their repair needs, in order. problem is why one cannot be repaired, message the same in

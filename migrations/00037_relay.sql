@@ -28,29 +28,38 @@ CREATE UNIQUE INDEX relay_feeds_key ON postrider_internal.relay_feeds
 
 -- +goose StatementBegin
 -- Finds a feed, or creates it, and locks its row. A request without a source is the newest feed's of that name.
--- Publishers choose the names: a topic has at most 1,000 feeds, and NULL is returned after that.
+-- Publishers choose the names: a topic has at most 1,000 feeds. A new one takes the place of the oldest one that has
+-- ended or has no handshake; without such a feed, NULL is returned.
 CREATE FUNCTION postrider_internal.relay_feed(topic_id bigint, name text, source text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    found bigint;
+    feed bigint;
 BEGIN
     LOOP
-        SELECT f.id INTO found FROM postrider_internal.relay_feeds f
+        SELECT f.id INTO feed FROM postrider_internal.relay_feeds f
          WHERE f.topic_id = relay_feed.topic_id AND lower(f.azure_subscription COLLATE "C") = lower(name COLLATE "C")
            AND (relay_feed.source = '' OR f.source = ''
                OR lower(f.source COLLATE "C") = lower(relay_feed.source COLLATE "C"))
          ORDER BY lower(f.source COLLATE "C") = lower(relay_feed.source COLLATE "C") DESC, f.id DESC
          LIMIT 1 FOR UPDATE;
-        EXIT WHEN found IS NOT NULL OR (SELECT count(*) FROM postrider_internal.relay_feeds f
-            WHERE f.topic_id = relay_feed.topic_id) >= 1000;
+        EXIT WHEN feed IS NOT NULL;
+        IF (SELECT count(*) FROM postrider_internal.relay_feeds f WHERE f.topic_id = relay_feed.topic_id) >= 1000 THEN
+            DELETE FROM postrider_internal.relay_feeds f
+             WHERE f.id = (SELECT o.id FROM postrider_internal.relay_feeds o
+                            WHERE o.topic_id = relay_feed.topic_id
+                              AND (o.ended_at IS NOT NULL OR o.validated_at IS NULL)
+                            ORDER BY coalesce(o.last_received_at, o.ended_at, o.created_at), o.id
+                            LIMIT 1 FOR UPDATE SKIP LOCKED);
+            EXIT WHEN NOT FOUND;
+        END IF;
         INSERT INTO postrider_internal.relay_feeds AS f (topic_id, azure_subscription, source)
-        VALUES (relay_feed.topic_id, name, relay_feed.source) ON CONFLICT DO NOTHING RETURNING f.id INTO found;
-        EXIT WHEN found IS NOT NULL; -- else another transaction has created it
+        VALUES (relay_feed.topic_id, name, relay_feed.source) ON CONFLICT DO NOTHING RETURNING f.id INTO feed;
+        EXIT WHEN feed IS NOT NULL; -- else another transaction has created it
     END LOOP;
-    RETURN found;
+    RETURN feed;
 END $$;
 
--- Notes a handshake that was answered, and returns the feed.
+-- Notes a handshake that has succeeded, and returns the feed.
 CREATE FUNCTION postrider_internal.note_relay_handshake(topic_id bigint, name text, source text, schema text,
     origin text) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -73,27 +82,46 @@ BEGIN
     UPDATE postrider_internal.relay_feeds f SET ended_at = coalesce(f.ended_at, clock_timestamp()) WHERE f.id = feed;
 END $$;
 
--- Adds what a node has received since its last call. seconds is how long ago the last request of each feed came.
+-- Adds what a node has received since its last call. seconds is how long ago the last request of each feed came. Only
+-- handshakes name a feed's source: each topic of a domain is a source of its event subscription's deliveries. Topics
+-- that no longer exist are skipped. Returns how many items could not be counted, because their topic has too many
+-- feeds. The rows are locked in the order of their ids: two nodes that count the same feeds cannot deadlock.
 CREATE FUNCTION postrider_internal.count_relayed(topics bigint[], names text[], sources text[], seconds float8[],
     delivery_counts integer[], requests bigint[], events bigint[], duplicates bigint[], rejected bigint[],
-    looped bigint[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    looped bigint[]) RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r record;
     feed bigint;
+    feeds bigint[] := array_fill(NULL::bigint, ARRAY [cardinality(topics)]);
+    skipped integer := 0;
 BEGIN
-    FOR r IN SELECT * FROM unnest(topics, names, sources, seconds, delivery_counts, requests, events, duplicates,
-            rejected, looped) AS u(topic_id, name, source, ago, delivery_count, requests, events, duplicates, rejected,
-            looped) ORDER BY topic_id, lower(name COLLATE "C"), lower(source COLLATE "C") LOOP
-        feed := postrider_internal.relay_feed(r.topic_id, r.name, r.source);
-        UPDATE postrider_internal.relay_feeds f
-           SET created_at = least(f.created_at, clock_timestamp() - make_interval(secs => r.ago)),
-               last_received_at = greatest(f.last_received_at, clock_timestamp() - make_interval(secs => r.ago)),
-               last_delivery_count = coalesce(r.delivery_count, f.last_delivery_count),
-               requests = f.requests + r.requests, events = f.events + r.events,
-               duplicates = f.duplicates + r.duplicates, rejected_requests = f.rejected_requests + r.rejected,
-               looped_requests = f.looped_requests + r.looped
-         WHERE f.id = feed;
+    FOR r IN SELECT u.* FROM unnest(topics, names, sources) WITH ORDINALITY AS u(topic_id, name, source, n)
+          JOIN postrider_internal.topics t ON t.id = u.topic_id
+         ORDER BY u.topic_id, lower(u.name COLLATE "C") LOOP
+        SELECT f.id INTO feed FROM postrider_internal.relay_feeds f
+         WHERE f.topic_id = r.topic_id AND lower(f.azure_subscription COLLATE "C") = lower(r.name COLLATE "C")
+         ORDER BY lower(f.source COLLATE "C") = lower(r.source COLLATE "C") DESC, f.id DESC LIMIT 1;
+        feed := coalesce(feed, postrider_internal.relay_feed(r.topic_id, r.name, ''));
+        feeds[r.n] := feed;
+        skipped := skipped + (feed IS NULL)::integer;
     END LOOP;
+    PERFORM FROM postrider_internal.relay_feeds f WHERE f.id = ANY (feeds) ORDER BY f.id FOR UPDATE;
+    UPDATE postrider_internal.relay_feeds f
+       SET created_at = least(f.created_at, clock_timestamp() - make_interval(secs => u.earliest)),
+           last_received_at = greatest(f.last_received_at, clock_timestamp() - make_interval(secs => u.latest)),
+           last_delivery_count = coalesce(u.delivery_count, f.last_delivery_count),
+           requests = f.requests + u.requests, events = f.events + u.events,
+           duplicates = f.duplicates + u.duplicates, rejected_requests = f.rejected_requests + u.rejected,
+           looped_requests = f.looped_requests + u.looped
+      FROM (SELECT u.feed, max(u.ago) AS earliest, min(u.ago) AS latest, (array_agg(u.delivery_count ORDER BY u.ago)
+                FILTER (WHERE u.delivery_count IS NOT NULL))[1] AS delivery_count, sum(u.requests) AS requests,
+                   sum(u.events) AS events, sum(u.duplicates) AS duplicates, sum(u.rejected) AS rejected,
+                   sum(u.looped) AS looped
+              FROM unnest(feeds, seconds, delivery_counts, requests, events, duplicates, rejected, looped)
+                   AS u(feed, ago, delivery_count, requests, events, duplicates, rejected, looped)
+             GROUP BY u.feed) u
+     WHERE f.id = u.feed;
+    RETURN skipped;
 END $$;
 
 -- Stores the callback that a handshake offered, in the place of an older one that was not opened. It waits for an
@@ -102,7 +130,7 @@ CREATE FUNCTION postrider_internal.offer_relay_callback(feed bigint, settings js
     base_url text, hash bytea, lifetime interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    made bigint;
+    created bigint;
 BEGIN
     INSERT INTO postrider_internal.handshakes AS h (purpose, topic, subscription, settings, secrets_sealed,
         endpoint_base_url, endpoint_hash, schema, callback, public_url, state, message, callback_expires_at)
@@ -110,10 +138,10 @@ BEGIN
            offer_relay_callback.secrets_sealed, base_url, hash, 'CloudEventSchemaV1_0', false, '', 'awaiting',
            'an operator may open it', clock_timestamp() + lifetime
       FROM postrider_internal.relay_feeds f JOIN postrider_internal.topics t ON t.id = f.topic_id WHERE f.id = feed
-    RETURNING h.id INTO made;
+    RETURNING h.id INTO created;
     DELETE FROM postrider_internal.handshakes h USING postrider_internal.relay_feeds f
      WHERE f.id = feed AND h.id = f.handshake_id AND h.state = 'awaiting';
-    UPDATE postrider_internal.relay_feeds f SET handshake_id = made WHERE f.id = feed;
+    UPDATE postrider_internal.relay_feeds f SET handshake_id = created WHERE f.id = feed;
 END $$;
 
 -- Requests the callback of a feed once, and returns its state. The nodes make the request.
@@ -141,7 +169,7 @@ BEGIN
             MESSAGE = format('no callback of relay feed %s can be opened: %s', relay_feed_id, CASE
                 WHEN f.id IS NULL THEN 'its handshake offered none'
                 WHEN f.state = 'succeeded' THEN 'it was opened before'
-                ELSE 'its time is over, or it has failed' END),
+                ELSE 'it has expired or failed' END),
             HINT = 'Create or update the event subscription in Azure: each of its handshakes offers another callback.';
     ELSIF job IS NOT NULL THEN
         INSERT INTO postrider_internal.new_jobs
@@ -183,25 +211,25 @@ COMMENT ON COLUMN postrider.relay_feeds.azure_subscription IS
 COMMENT ON COLUMN postrider.relay_feeds.source IS
     'The topic in Azure, as its events name it; NULL while unknown, and for CloudEvents.';
 COMMENT ON COLUMN postrider.relay_feeds.state IS
-    'active: its handshake was answered. ended: Azure has reported its deletion. unvalidated: it has sent requests, '
+    'active: its handshake has succeeded. ended: Azure has reported its deletion. unvalidated: it has sent requests, '
     'but no handshake.';
 COMMENT ON COLUMN postrider.relay_feeds.schema IS
     'EventGridSchema: it sent a validation event. CloudEventSchemaV1_0: it requested permission. NULL = neither.';
 COMMENT ON COLUMN postrider.relay_feeds.origin IS 'Origin of a CloudEvents handshake. Otherwise NULL.';
 COMMENT ON COLUMN postrider.relay_feeds.created_at IS 'When its first request came.';
-COMMENT ON COLUMN postrider.relay_feeds.validated_at IS 'When the last handshake was answered.';
+COMMENT ON COLUMN postrider.relay_feeds.validated_at IS 'When the last handshake succeeded.';
 COMMENT ON COLUMN postrider.relay_feeds.ended_at IS
     'When Azure reported that the event subscription was deleted; NULL = it was not, or has a new handshake.';
 COMMENT ON COLUMN postrider.relay_feeds.last_received_at IS 'When its last delivery came.';
 COMMENT ON COLUMN postrider.relay_feeds.last_delivery_count IS
     'aeg-delivery-count of its last delivery: how many attempts Azure made before.';
-COMMENT ON COLUMN postrider.relay_feeds.requests IS 'Deliveries, in requests, that were answered with 200.';
+COMMENT ON COLUMN postrider.relay_feeds.requests IS 'Deliveries, in requests, whose response was 200.';
 COMMENT ON COLUMN postrider.relay_feeds.events IS 'Events that were stored.';
 COMMENT ON COLUMN postrider.relay_feeds.duplicates IS 'Events that had been stored before.';
 COMMENT ON COLUMN postrider.relay_feeds.rejected_requests IS
-    'Deliveries that were answered with 4xx because of their content: Azure may not repeat them.';
+    'Deliveries that were rejected with 400 or 413 because of their content: Azure does not repeat them.';
 COMMENT ON COLUMN postrider.relay_feeds.looped_requests IS
-    'Deliveries of postrider itself, which were answered with 200 and not stored.';
+    'Deliveries of postrider itself, which were rejected with 400.';
 COMMENT ON COLUMN postrider.relay_feeds.callback IS
     'State of the callback of the last CloudEvents handshake: awaiting an operator, pending, succeeded or failed. '
     'NULL = none was offered.';

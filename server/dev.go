@@ -32,7 +32,8 @@ func (s *Server) addDevRoutes() {
 	if s.options.Dev == nil {
 		return
 	}
-	s.echo.POST("/api/events", s.finish(s.publishToHost))
+	s.echo.POST("/api/events", s.finish(s.toHost(s.publishTo)))
+	s.echo.OPTIONS("/api/events", s.finish(s.toHost(s.allowRelayTo)))
 	s.echo.DELETE("/v1/dev/state", s.finish(s.auth.Permit(access.RoleAdmin)(s.resetState)))
 }
 
@@ -52,19 +53,19 @@ func (s *Server) resetState(c echo.Context) error {
 	if err := s.options.Dev.Reset(c.Request().Context()); err != nil {
 		return err
 	}
+	s.relayed.take() // of feeds that the reset has removed
 	return c.NoContent(http.StatusNoContent)
 }
 
-// publishToHost is publish at the path that Event Grid has at a topic's own host.
-func (s *Server) publishToHost(c echo.Context) error {
-	topic, err := s.topicOfHost(c.Request().Context(), c.Request().Host)
-	if err == nil {
-		err = s.publishBy(&customTopics, c, topic)
+// toHost serves a request at the path that Event Grid has at a topic's own host.
+func (s *Server) toHost(serve func(c echo.Context, topic string) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		topic, err := s.topicOfHost(c.Request().Context(), c.Request().Host)
+		if err != nil {
+			return err
+		}
+		return serve(c, topic)
 	}
-	if err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusOK)
 }
 
 // topicOfHost is the topic that the first label of a host names, in any letter case, or else the only topic.

@@ -45,17 +45,33 @@ func TestPublishToAHost(t *testing.T) {
 	s.toHost("orders.localhost", "aeg-sas-token", signed).is(200)
 	require.Equal(t, 6, s.count("SELECT count(*) FROM postrider.events WHERE topic = 'Orders'"))
 
+	relay, cloud := s.topic("relay", `{"relay":"azure"}`),
+		s.topic("cloud", `{"relay":"azure","inputSchema":"CloudEventSchemaV1_0"}`)
+	got := s.serveHost("relay.localhost", http.MethodPost, azureValidation, "aeg-sas-key", relay, "aeg-event-type",
+		"SubscriptionValidation", "aeg-subscription-name", "FEED")
+	require.Contains(t, got.is(200).body, azureCode)
+	s.serveHost("cloud.localhost", http.MethodOptions, "", "aeg-sas-key", cloud, "WebHook-Request-Origin", "x").is(200)
+	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.relay_feeds WHERE state = 'active'"))
+
 	s.with().toHost("orders.localhost", "aeg-sas-key", orders).rejected(404, "NotFound")
 }
 
 // toHost publishes to the root of a host.
 func (s *service) toHost(host, header, credential string) response {
 	s.t.Helper()
-	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost,
-		"/api/events?api-version=2018-01-01", strings.NewReader(gridEvents("a")))
+	return s.serveHost(host, http.MethodPost, gridEvents("a"), header, credential)
+}
+
+// serveHost makes a request to the root of a host.
+func (s *service) serveHost(host, method, body string, headers ...string) response {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(s.t.Context(), method, "/api/events?api-version=2018-01-01",
+		strings.NewReader(body))
 	r.Host = host
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set(header, credential)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	got := httptest.NewRecorder()
 	s.server.Handler().ServeHTTP(got, r)
 	return response{s.t, got.Code, got.Header(), got.Body.String()}

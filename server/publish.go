@@ -43,9 +43,14 @@ var (
 // publish stores the events of a request, all or none, and responds 200 with an empty body after the commit.
 // Microsoft's SDKs treat other statuses, 202 included, as failures.
 func (s *Server) publish(c echo.Context) error {
-	err := s.publishBy(&customTopics, c, api.PathValue(c, "topic"))
-	if message, ok := errors.AsType[*relayMessage](err); ok {
-		return s.respondRelay(c, message)
+	return s.publishTo(c, api.PathValue(c, "topic"))
+}
+
+// publishTo is publish for a topic.
+func (s *Server) publishTo(c echo.Context, topic string) error {
+	err := s.publishBy(&customTopics, c, topic)
+	if handshake, ok := errors.AsType[*relayHandshakeError](err); ok {
+		return s.respondRelay(c, handshake)
 	}
 	if err != nil {
 		return err
@@ -65,20 +70,27 @@ func (s *Server) publishToNamespace(c echo.Context) error {
 const headerRequestID = "X-Ms-Request-Id"
 
 func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
-	r, began := c.Request(), time.Now()
 	// Every response has these headers. Source: the recorded sessions of Microsoft's clients, 2020 to 2023.
 	c.Response().Header().Set("Api-Supported-Versions", strings.Join(p.versions, ", "))
 	c.Response().Header().Set(headerRequestID, uuid.NewString())
-	credential, err := s.credential(r, p, topic)
-	if err != nil {
-		return err
+	credential, err := s.credential(c.Request(), p, topic)
+	if err == nil {
+		err = s.publishWith(&credential, p, c, topic)
 	}
+	if err != nil {
+		s.countRejected(c, topic, &credential, err)
+	}
+	return err
+}
+
+func (s *Server) publishWith(credential *auth.Credential, p *protocol, c echo.Context, topic string) error {
+	r, began := c.Request(), time.Now()
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
 		return err
 	}
-	if err := s.auth.LookUp(r.Context(), &credential, topic); err != nil {
-		return s.credentialError(r, topic, &credential, err)
+	if err := s.auth.LookUp(r.Context(), credential, topic); err != nil {
+		return s.credentialError(r, topic, credential, err)
 	}
 	limit, err := s.bodyLimit(r, topic)
 	if err != nil {
@@ -91,13 +103,12 @@ func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 	}
 	// The events share the body's memory, which Publish does not keep.
 	defer api.Free(body)
-	var to *catalog.Topic
 	receipt, err := s.publishBetweenResets(r.Context(), publish.Publication{
 		Topic:          topic,
 		Authorize:      credential.Opens,
 		IdempotencyKey: key,
 		Parse: func(t *catalog.Topic) ([]event.Event, error) {
-			to = t
+			s.credentialOpened(r, topic, credential)
 			if err := p.check(t, r.Header); err != nil {
 				return nil, err
 			}
@@ -108,10 +119,8 @@ func (s *Server) publishBy(p *protocol, c echo.Context, topic string) error {
 		},
 	})
 	if err != nil {
-		s.countRejected(r, to, err)
-		return s.credentialError(r, topic, &credential, err)
+		return s.credentialError(r, topic, credential, err)
 	}
-	s.credentialOpened(r, topic, &credential)
 	s.countRelayed(r, receipt)
 	took := time.Since(began)
 	s.options.Counters.published.Observe(int64(took))

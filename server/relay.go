@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -21,13 +20,14 @@ import (
 	"postrider/internal/event"
 	"postrider/jobs/publish"
 	"postrider/server/api"
+	"postrider/server/auth"
 	v1 "postrider/server/v1"
 )
 
 const (
 	// relayedInterval is how often the requests of relay feeds are recorded.
 	relayedInterval = 10 * time.Second
-	// maxRelayed limits the feeds of one interval: publishers choose their names.
+	// maxRelayed limits the feeds of one interval by source, and the others: publishers choose their names.
 	maxRelayed = 1000
 	// maxFeedName limits the name of a feed. Event Grid's names have 64 characters at most.
 	maxFeedName = 256
@@ -35,44 +35,34 @@ const (
 	maxFeedText = 1024
 )
 
-// relayMessage is a request to a relay topic that brings no events. It is the error of parsing them.
-type relayMessage struct {
-	kind  relayKind
+// relayHandshakeError is a request to a relay topic that brings no events: a handshake, or the deletion of an event
+// subscription. It is the error of parsing them.
+type relayHandshakeError struct {
 	topic *catalog.Topic
-	// source is the topic in Azure, and code the validation code.
-	source, code string
+	// source is the topic in Azure.
+	source string
+	// code is the validation code; "" for a deletion.
+	code string
 }
 
-// relayKind is what a request to a relay topic brings instead of events.
-type relayKind string
+// Error is not shown: postrider responds with 200.
+func (*relayHandshakeError) Error() string { return "a request without events" }
 
-const (
-	relayLoop       relayKind = "loop"
-	relayValidation relayKind = "validation"
-	relayDeletion   relayKind = "deletion"
-)
-
-// Error is not shown: relayMessages are answered.
-func (*relayMessage) Error() string { return "a request without events" }
-
-// relayEvents parses the events of a request to a relay topic. *relayMessage: it has none.
+// relayEvents parses the events of a request to a relay topic. *relayHandshakeError: it has none.
 func (s *Server) relayEvents(t *catalog.Topic, r *http.Request, body []byte) ([]event.Event, error) {
 	kind := r.Header.Get("Aeg-Event-Type")
-	validation := strings.EqualFold(kind, "SubscriptionValidation")
-	switch own := s.isOwn(r); {
-	case own && validation:
+	switch {
+	case s.isOwn(r):
 		return nil, errOwnRelay
-	case own:
-		return nil, &relayMessage{kind: relayLoop, topic: t}
-	case validation:
+	case strings.EqualFold(kind, "SubscriptionValidation"):
 		return nil, readValidation(t, body)
 	case strings.EqualFold(kind, "SubscriptionDeletion"):
-		return nil, &relayMessage{kind: relayDeletion, topic: t, source: sourceOf(body)}
+		return nil, &relayHandshakeError{topic: t, source: sourceOf(body)}
 	}
 	return v1.InputOf(t).ParseRequest(r.Header, body)
 }
 
-// errOwnRelay is the response to a handshake of this database: the events would not be stored.
+// errOwnRelay is the response to a request of this database. 400 is not retried, so each such delivery is a dead letter.
 var errOwnRelay = api.Reject(http.StatusBadRequest, api.CodeInvalidRequest,
 	"this event subscription belongs to the same postrider: a relay topic does not accept its deliveries; publish to the "+
 		"topic, or subscribe another endpoint")
@@ -101,9 +91,7 @@ func readValidation(t *catalog.Topic, body []byte) error {
 		return api.Reject(http.StatusBadRequest, event.CodeInvalidEvent,
 			"a validation request must be an array of one event with data.validationCode")
 	}
-	return &relayMessage{
-		kind: relayValidation, topic: t, source: feedText(events[0].Topic), code: events[0].Data.ValidationCode,
-	}
+	return &relayHandshakeError{topic: t, source: feedText(events[0].Topic), code: events[0].Data.ValidationCode}
 }
 
 // sourceOf is the topic that a deletion event names; "" if it names none, as a CloudEvent.
@@ -134,39 +122,51 @@ func feedName(r *http.Request) string {
 	return name
 }
 
-// respondRelay records a message and responds. Azure accepts no other status than 200, and validationResponse in this
+// respondRelay records a handshake and responds. Azure accepts no other status than 200, and validationResponse in this
 // letter case only.
-func (s *Server) respondRelay(c echo.Context, m *relayMessage) error {
+func (s *Server) respondRelay(c echo.Context, h *relayHandshakeError) error {
 	r := c.Request()
-	switch m.kind {
-	case relayLoop:
-		s.relayed.add(m.topic, feedName(r), "", func(f *catalog.Relayed) { f.Looped++ })
-	case relayDeletion:
-		if err := s.parts.Relays.End(r.Context(), m.topic.ID, feedName(r), m.source); err != nil {
+	if h.code == "" {
+		if err := s.parts.Relays.End(r.Context(), h.topic.ID, feedName(r), h.source); err != nil {
 			return err
 		}
-	case relayValidation:
-		err := s.parts.Relays.NoteHandshake(r.Context(), &catalog.RelayHandshake{
-			TopicID: m.topic.ID, Subscription: feedName(r), Source: m.source, Schema: event.EventGrid,
-		})
-		if err != nil {
-			return err
-		}
-		body, err := json.Marshal(map[string]string{"validationResponse": m.code})
-		if err != nil {
-			return err
-		}
-		c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
-		return c.JSONBlob(http.StatusOK, body)
+		return c.NoContent(http.StatusOK)
 	}
-	return c.NoContent(http.StatusOK)
+	err := s.noteHandshake(r, &catalog.RelayHandshake{
+		TopicID: h.topic.ID, Subscription: feedName(r), Source: h.source, Schema: event.EventGrid,
+	})
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]string{"validationResponse": h.code})
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
+	return c.JSONBlob(http.StatusOK, body)
 }
+
+// noteHandshake records a handshake. A feed beyond the limit works, but is not listed.
+func (s *Server) noteHandshake(r *http.Request, h *catalog.RelayHandshake) error {
+	noted, err := s.parts.Relays.NoteHandshake(r.Context(), h)
+	if err == nil && !noted {
+		s.log.Warn(tooManyFeeds, "topic", r.URL.Path, "azureSubscription", h.Subscription)
+	}
+	return err
+}
+
+const tooManyFeeds = "a relay topic has 1,000 active feeds: others are not listed, and their requests are not counted"
 
 // allowRelay responds to the OPTIONS of a CloudEvents handshake. Azure repeats the query of the endpoint's URL, which
 // has the key. Source: CNCF, HTTP 1.1 Web Hooks for Event Delivery 1.0.1, section 4; Microsoft, Endpoint validation with
 // CloudEvents schema, 2026-02-17.
 func (s *Server) allowRelay(c echo.Context) error {
-	r, topic := c.Request(), api.PathValue(c, "topic")
+	return s.allowRelayTo(c, api.PathValue(c, "topic"))
+}
+
+// allowRelayTo is allowRelay for a topic.
+func (s *Server) allowRelayTo(c echo.Context, topic string) error {
+	r := c.Request()
 	credential, err := s.credential(r, &customTopics, topic)
 	if err != nil {
 		return err
@@ -181,9 +181,9 @@ func (s *Server) allowRelay(c echo.Context) error {
 	s.credentialOpened(r, topic, &credential)
 	origin := r.Header.Get("WebHook-Request-Origin")
 	switch {
-	case t == nil:
-		return api.Reject(http.StatusMethodNotAllowed, "MethodNotAllowed", "topic %q is no relay: set its relay to azure",
-			topic)
+	case !t.Relays():
+		return api.Reject(http.StatusMethodNotAllowed, "MethodNotAllowed",
+			"topic %q is no relay: set its relay to azure", topic)
 	case origin == "" || len(origin) > maxFeedText || !api.Storable(origin):
 		return api.Invalid("WebHook-Request-Origin", "must be one header of 1 to %d bytes", maxFeedText)
 	case t.InputSchema != event.CloudEvents:
@@ -200,7 +200,7 @@ func (s *Server) allowRelay(c echo.Context) error {
 	if h.Callback != nil {
 		h.Subscription = cmp.Or(h.Subscription, subscriptionIn(h.Callback))
 	}
-	if err := s.parts.Relays.NoteHandshake(r.Context(), h); err != nil {
+	if err := s.noteHandshake(r, h); err != nil {
 		return err
 	}
 	header, rate := c.Response().Header(), "*"
@@ -260,6 +260,7 @@ func (s *Server) bodyLimit(r *http.Request, topic string) (int, error) {
 
 // relayed counts the requests of relay feeds of the current interval.
 type relayed struct {
+	full  sync.Once // logs that a topic has too many feeds
 	mu    sync.Mutex
 	feeds map[feedKey]*catalog.Relayed
 }
@@ -277,9 +278,12 @@ func (l *relayed) add(t *catalog.Topic, name, source string, change func(*catalo
 	key := feedKey{t.ID, strings.ToUpper(name), source}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.feeds[key] == nil && len(l.feeds) >= maxRelayed {
+		key.source, source = "", "" // then its requests are those of its name
+	}
 	found := l.feeds[key]
 	if found == nil {
-		if len(l.feeds) >= maxRelayed {
+		if len(l.feeds) >= 2*maxRelayed {
 			return
 		}
 		found = &catalog.Relayed{TopicID: t.ID, Subscription: name, Source: source}
@@ -338,25 +342,34 @@ func (s *Server) countRelayed(r *http.Request, receipt *publish.Receipt) {
 	})
 }
 
-// countRejected counts a delivery of a feed that was rejected for its content, which Azure may not repeat. It is logged
-// with the first of each interval.
-func (s *Server) countRejected(r *http.Request, t *catalog.Topic, err error) {
-	if t == nil || !t.Relays() || feedName(r) == "" {
+// neverRepeated are the statuses of rejected content after which Azure does not send it again. Source: Microsoft, Azure
+// Event Grid message delivery and retry, 2026-02-09. 401 and 403 count nothing: the sender may be anyone.
+var neverRepeated = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}
+
+// countRejected counts a delivery of a feed that was rejected for its content, which Azure does not repeat, and a
+// delivery of postrider itself. A rejection is logged with the first of each interval.
+func (s *Server) countRejected(c echo.Context, topic string, credential *auth.Credential, err error) {
+	r := c.Request()
+	t, ok := s.parts.Cache.Snapshot().Topic(topic)
+	if !ok || !t.Relays() || feedName(r) == "" {
 		return
 	}
-	status := http.StatusInternalServerError
-	if rejected, ok := errors.AsType[*event.Error](err); ok {
-		status = rejected.Status
-	} else if rejected, ok := errors.AsType[*api.RejectionError](err); ok {
-		status = rejected.Status
+	response := api.ResponseTo(err, c)
+	if response == nil || !slices.Contains(neverRepeated, response.Status) {
+		return
 	}
-	if status >= http.StatusInternalServerError {
+	// The request may have been rejected before its credential was checked.
+	if s.auth.LookUp(r.Context(), credential, topic) != nil || !credential.Opens(t) {
+		return
+	}
+	if s.isOwn(r) {
+		s.relayed.add(t, feedName(r), "", func(f *catalog.Relayed) { f.Looped++ })
 		return
 	}
 	s.relayed.add(t, feedName(r), "", func(f *catalog.Relayed) {
 		if f.Rejected++; f.Rejected == 1 {
-			s.log.Warn("a delivery into a relay topic was rejected; Azure may not repeat it", "topic", t.Name,
-				"azureSubscription", f.Subscription, "status", status, "error", err)
+			s.log.Warn("a delivery into a relay topic was rejected; Azure does not repeat it", "topic", t.Name,
+				"azureSubscription", f.Subscription, "status", response.Status, "error", err)
 		}
 	})
 }
@@ -369,14 +382,18 @@ func (s *Server) writeRelayed(ctx context.Context) {
 	list := slices.Collect(maps.Values(taken))
 	for _, f := range list {
 		if f.Looped > 0 {
-			s.log.Warn("a relay topic received deliveries of postrider itself, which it does not store",
+			s.log.Warn("a relay topic rejected deliveries of postrider itself: they are dead letters",
 				"subscription", f.Subscription, "requests", f.Looped)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, rejectionsTimeout)
 	defer cancel()
-	if err := s.parts.Relays.Count(ctx, list); err != nil {
+	skipped, err := s.parts.Relays.Count(ctx, list)
+	if err != nil {
 		s.relayed.putBack(taken)
 		s.log.Warn("the requests of relay feeds could not be recorded, trying again", "error", err)
+	}
+	if skipped > 0 {
+		s.relayed.full.Do(func() { s.log.Warn(tooManyFeeds) })
 	}
 }

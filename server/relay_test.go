@@ -215,17 +215,19 @@ func TestRelayRejectsHandshakes(t *testing.T) {
 	s.put("/v1/topics/other", `{"relay":"aws"}`).rejected(400, "InvalidRequest")
 }
 
-// Deliveries of the same database end at a relay topic: answered, counted, not stored. Its handshakes fail.
+// A relay topic rejects deliveries of the same database, so that they are dead letters, and counts them. Its handshakes
+// fail.
 func TestRelayEndsLoops(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	key := s.relayTopic("orders", "")
 	own := s.store.Cache.Snapshot().ServerID
 	require.NotEmpty(t, own)
-	s.azure("orders", key, "Notification", azureEvents("1"), "Postrider-Origin", own).is(200)
+	s.azure("orders", key, "Notification", azureEvents("1"), "Postrider-Origin", own).rejected(400, "InvalidRequest")
 	require.Zero(t, s.count("SELECT count(*) FROM postrider.events"))
 	feed := s.feed()
 	require.InDelta(t, 1, feed["loopedRequests"], 0)
+	require.InDelta(t, 0, feed["rejectedRequests"], 0)
 	require.Equal(t, "unvalidated", feed["state"])
 	s.azure("orders", key, "SubscriptionValidation", azureValidation, "Postrider-Origin", own).
 		rejected(400, "InvalidRequest")
@@ -261,8 +263,51 @@ func TestRelayCountsRejections(t *testing.T) {
 	key := s.relayTopic("orders", "")
 	s.azure("orders", key, "SubscriptionValidation", azureValidation).is(200)
 	s.azure("orders", key, "Notification", `[{"id":"1"}]`).rejected(400, "InvalidEvent")
+	s.azure("orders", key, "Notification", strings.Repeat(" ", 2<<20)+"[]").rejected(413, "PayloadTooLarge")
+	s.azure("orders", key, "Notification", azureEvents("1"), "Idempotency-Key", "").rejected(400, "InvalidRequest")
+	s.azure("orders", key+"&api-version=x", "Notification", azureEvents("1")).rejected(400, "InvalidRequest")
+	require.InDelta(t, 4, s.feed()["rejectedRequests"], 0)
 	s.azure("orders", "wrong", "Notification", azureEvents("1")).rejected(401, "Unauthorized")
-	require.InDelta(t, 1, s.feed()["rejectedRequests"], 0)
+	s.azure("orders", "wrong", "Notification", strings.Repeat(" ", 2<<20)+"[]").rejected(413, "PayloadTooLarge")
+	s.azure("orders", "wrong&api-version=x", "Notification", azureEvents("1")).rejected(400, "InvalidRequest")
+	require.InDelta(t, 4, s.feed()["rejectedRequests"], 0, "of senders without a key")
+}
+
+// A node whose catalog is a moment old treats a topic as what it is now: a relay, or none any more.
+func TestRelayOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	const mapping = `"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json",` +
+		`"properties":{"eventType":{"defaultValue":"t"},"subject":{"defaultValue":"s"}}}`
+	grid, custom, cloud := s.relayTopic("grid", ""), s.topic("custom", "{"+mapping+"}"),
+		s.relayTopic("cloud", `,"inputSchema":"CloudEventSchemaV1_0"`)
+	custom = strings.NewReplacer("+", "%2B", "/", "%2F", "=", "%3D").Replace(custom)
+	for _, row := range []struct {
+		topic, settings string
+		send            func(stale *service)
+	}{
+		{"grid", `{"relay":"none"}`, func(stale *service) {
+			stale.azure("grid", grid, "Notification", azureEvents("1")).rejected(400, "InvalidEvent")
+		}},
+		{"grid", `{"relay":"azure"}`, func(*service) {}},
+		{"grid", `{"relay":"none"}`, func(stale *service) {
+			stale.azure("grid", grid, "SubscriptionValidation", azureValidation).rejected(400, "InvalidEvent")
+		}},
+		{"custom", `{"relay":"azure",` + mapping + "}", func(stale *service) {
+			require.Contains(t, stale.azure("custom", custom, "SubscriptionValidation", azureValidation).is(200).body,
+				azureCode)
+		}},
+		{"cloud", `{"relay":"none","inputSchema":"CloudEventSchemaV1_0"}`, func(stale *service) {
+			stale.allow("cloud", cloud).rejected(405, "MethodNotAllowed")
+		}},
+	} {
+		s.withCatalogOf(row.topic, func(stale *service) {
+			s.put("/v1/topics/"+row.topic, row.settings).is(200)
+			row.send(stale)
+		})
+	}
+	require.Zero(t, s.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 1, s.count("SELECT count(*) FROM postrider.relay_feeds"))
 }
 
 // Nothing that passes is answered with a status after which Azure drops events: not an outage, a body that breaks off,

@@ -27,10 +27,11 @@ func TestRelayFeedsOfTopic(t *testing.T) {
 	require.True(t, ok)
 	callback, err := url.Parse("https://rp.eventgrid.azure.net:553/eventsubscriptions/feed/validate?token=hush-hush")
 	require.NoError(t, err)
-	require.NoError(t, b.System.Relays.NoteHandshake(t.Context(), &catalog.RelayHandshake{
+	_, err = b.System.Relays.NoteHandshake(t.Context(), &catalog.RelayHandshake{
 		TopicID: topic.ID, Subscription: "<feed>", Schema: event.CloudEvents, Origin: "eventgrid.azure.net",
 		Callback: callback,
-	}))
+	})
+	require.NoError(t, err)
 	page = b.page(t, "/ui/topics/orders")
 	requireValidMarkup(t, "/ui/topics/orders", page)
 	require.Contains(t, text(page), "<feed> active validated")

@@ -34,15 +34,16 @@ type RelayHandshake struct {
 	Callback *url.URL
 }
 
-// NoteHandshake records a handshake that is answered. ErrUnavailable.
-func (r *Relays) NoteHandshake(ctx context.Context, h *RelayHandshake) error {
-	err := pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
+// NoteHandshake records a handshake that postrider accepts. noted is false if the topic has too many feeds.
+// ErrUnavailable.
+func (r *Relays) NoteHandshake(ctx context.Context, h *RelayHandshake) (noted bool, err error) {
+	err = pgx.BeginFunc(ctx, r.db, func(tx pgx.Tx) error {
 		const note = "SELECT postrider_internal.note_relay_handshake($1, $2, $3, $4, $5)"
 		var feed *int64 // nil: the topic has too many
 		if err := tx.QueryRow(ctx, note, h.TopicID, h.Subscription, h.Source, h.Schema, h.Origin).Scan(&feed); err != nil {
 			return err
 		}
-		if feed == nil || h.Callback == nil {
+		if noted = feed != nil; !noted || h.Callback == nil {
 			return nil
 		}
 		callback := SubscriptionSpec{EndpointURL: h.Callback.String()}
@@ -55,9 +56,9 @@ func (r *Relays) NoteHandshake(ctx context.Context, h *RelayHandshake) error {
 			endpointconf.BaseURL(h.Callback), r.endpointHash(callback.EndpointURL), CallbackLifetime)
 	})
 	if err != nil {
-		return postgres.Outage("record a handshake with a relay topic", err)
+		return false, postgres.Outage("record a handshake with a relay topic", err)
 	}
-	return nil
+	return noted, nil
 }
 
 // End records that the other service has deleted its event subscription. ErrUnavailable.
@@ -77,8 +78,8 @@ type Relayed struct {
 	Last time.Time
 	// DeliveryCount is how many attempts the other service made before the last request; nil if it is unknown.
 	DeliveryCount *int
-	// Requests were answered with 200, Rejected ones with 4xx because of their content. Looped ones had been sent by
-	// postrider itself.
+	// The response to Requests was 200, to Rejected ones 4xx because of their content. Looped ones had been sent by
+	// postrider itself, and were rejected as well.
 	Requests, Rejected, Looped int64
 	// Events were stored, and Duplicates had been stored before.
 	Events, Duplicates int64
@@ -100,11 +101,12 @@ var relayedColumns = postgres.Columns[*Relayed]{
 	postgres.Col("looped", func(r *Relayed) int64 { return r.Looped }),
 }
 
-// Count adds what was received since the last call. Nothing is added if it fails.
-func (r *Relays) Count(ctx context.Context, list []*Relayed) error {
+// Count adds what was received since the last call. Nothing is added if it fails. It returns how many items of the list
+// could not be counted, because their topic has too many feeds.
+func (r *Relays) Count(ctx context.Context, list []*Relayed) (skipped int, err error) {
 	const count = "SELECT postrider_internal.count_relayed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-	if _, err := r.db.Exec(ctx, count, relayedColumns.Append(nil, list)...); err != nil {
-		return fmt.Errorf("count what relay topics have received: %w", err)
+	if err := r.db.QueryRow(ctx, count, relayedColumns.Append(nil, list)...).Scan(&skipped); err != nil {
+		return 0, fmt.Errorf("count what relay topics have received: %w", err)
 	}
-	return nil
+	return skipped, nil
 }

@@ -133,8 +133,8 @@ func (t *Topics) List(ctx context.Context, after string, limit int) ([]*Topic, e
 	return t.queryTopics(ctx, t.db, "WHERE t.deleted_at IS NULL AND t.name > $1 ORDER BY t.name LIMIT $2", after, limit)
 }
 
-// Put creates a topic, or changes the retention, the window and the relay of an existing one. It returns the keys only
-// of a new topic. *FunctionError, which is ErrConflict: the topic has another kind, schema or mapping, or a name exists that
+// Put creates a topic, or changes the retention, window and relay of an existing one. It returns the keys only of a new
+// topic. *FunctionError, which is ErrConflict: the topic has another kind, schema or mapping, or a name exists that
 // differs only in letter case. ErrPrecondition.
 func (t *Topics) Put(
 	ctx context.Context, name string, spec TopicSpec, when ...postgres.Condition,

@@ -31,7 +31,8 @@ func TestGoAndSQLHaveTheSameValues(t *testing.T) {
 	limits := event.DefaultLimits()
 	pairs := []pair{
 		{fmt.Sprintf(limitIn, `jsonb_array_length\(events\) > (\d+)`, "publish_batch"), fmt.Sprint(limits.MaxEvents)},
-		{fmt.Sprintf(limitIn, `octet_length\(e\.body\) > (\d+)`, "read_event"), fmt.Sprint(limits.MaxEventBytes)},
+		{fmt.Sprintf(limitIn, `''none'' THEN (\d+)`, "read_event"), fmt.Sprint(limits.MaxEventBytes)},
+		{fmt.Sprintf(limitIn, `''none'' THEN \d+ ELSE (\d+)`, "read_event"), fmt.Sprint(event.MaxRelayedBytes)},
 		{fmt.Sprintf(limitIn, `nests_deeper\([^,]*, (\d+)`, "read_event"), fmt.Sprint(limits.MaxDepth)},
 		{fmt.Sprintf(limitIn, `jsonb_array_length\(value\) > (\d+)`, "filter_ids"), fmt.Sprint(query.MaxFilterIDs)},
 		{fmt.Sprintf(queueOf, "lock"), queue.LockQueue},

@@ -24,7 +24,7 @@ type RelayFeed struct {
 	AzureSubscription string `json:"azureSubscription" column:"Azure subscription" title:"AZURE SUBSCRIPTION" class:"long"`
 	// The topic in Azure, as its events name it; null while unknown, and for CloudEvents.
 	Source *string `json:"source" column:"Source" class:"long"`
-	// active: its handshake was answered. ended: Azure has reported its deletion. unvalidated: it has sent requests, but
+	// active: its handshake has succeeded. ended: Azure has reported its deletion. unvalidated: it has sent requests, but
 	// no handshake.
 	State string `json:"state" enum:"active,ended,unvalidated" column:"State"`
 	// Schema of its handshake: EventGridSchema or CloudEventSchemaV1_0; null without one.
@@ -33,7 +33,7 @@ type RelayFeed struct {
 	Origin *string `json:"origin" line:"Origin"`
 	// When its first request came.
 	CreatedAt time.Time `json:"createdAt" line:"First seen"`
-	// When the last handshake was answered.
+	// When the last handshake succeeded.
 	ValidatedAt *time.Time `json:"validatedAt" line:"Validated"`
 	// When Azure reported that the event subscription was deleted.
 	EndedAt *time.Time `json:"endedAt" line:"Ended"`
@@ -41,15 +41,15 @@ type RelayFeed struct {
 	LastReceivedAt *time.Time `json:"lastReceivedAt" column:"Last delivery" title:"LAST DELIVERY"`
 	// Attempts that Azure made before its last delivery.
 	LastDeliveryCount *int `json:"lastDeliveryCount" line:"Last delivery count"`
-	// Number of deliveries, in requests, that were answered with 200.
+	// Number of deliveries, in requests, whose response was 200.
 	Requests int64 `json:"requests" column:"Requests"`
 	// Number of events that were stored.
 	Events int64 `json:"events" column:"Events"`
 	// Number of events that had been stored before.
 	Duplicates int64 `json:"duplicates" column:"Duplicates"`
-	// Number of deliveries that were answered with 4xx because of their content. Azure may not repeat them.
+	// Number of deliveries that were rejected with 400 or 413 because of their content. Azure does not repeat them.
 	RejectedRequests int64 `json:"rejectedRequests" column:"Rejected"`
-	// Number of deliveries of postrider itself, which were answered with 200 and not stored.
+	// Number of deliveries of postrider itself, which were rejected with 400.
 	LoopedRequests int64 `json:"loopedRequests" column:"Looped"`
 	// State of the callback of the last CloudEvents handshake: awaiting an operator, pending, succeeded or failed; null if
 	// none was offered.

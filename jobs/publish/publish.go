@@ -22,8 +22,8 @@ type Publication struct {
 	// Authorize reports whether the topic may be used; nil allows all. It is called again if the catalog has changed. For
 	// a topic that does not exist, it gets one that no access key opens.
 	Authorize func(*catalog.Topic) bool
-	// Parse makes the events in the topic's input schema. It is called again if it fails and another node has just made
-	// the topic a relay, which accepts more.
+	// Parse makes the events in the topic's input schema. It is called again if another node has just made the topic a
+	// relay, which accepts more, or none.
 	Parse func(*catalog.Topic) ([]event.Event, error)
 	// IdempotencyKey names this publish. Another publish with the same key to the same topic, within 24 hours, stores
 	// nothing and gets the same response. 1 to MaxIdempotencyKey bytes; "" for none.
@@ -61,7 +61,7 @@ func (r *Receipt) Deliveries() int {
 type publishRequest struct {
 	Publication
 	Receipt Receipt
-	// catalog is the one that filtered the events: the one in memory may be older.
+	// snapshot is the catalog that admitted the request and filtered its events: the one in memory may be newer or older.
 	snapshot    *catalog.Snapshot
 	subscribers [][]*catalog.Subscription // that match, per event
 	// routed: it has too many deliveries for one transaction. Its route creates them, and subscribers is nil.
@@ -95,12 +95,26 @@ func (req *publishRequest) respond(err error) {
 // such topic), ErrUnauthorized, those of Parse, ErrPoison (PostgreSQL rejects this data), ErrUnavailable (overload or
 // outage: it is not known whether anything was stored; publish again).
 func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Receipt, error) {
+	receipt, err := p.publish(ctx, publication)
+	if !errors.Is(err, errRelayChanged) {
+		return receipt, err
+	}
+	if err := p.confirm(ctx); err != nil {
+		return nil, err
+	}
+	return p.publish(ctx, publication)
+}
+
+// errRelayChanged means: the topic has become a relay, or is none any more, since its events were parsed.
+var errRelayChanged = fmt.Errorf("%w: the topic's relay has changed", postgres.ErrUnavailable)
+
+func (p *Publisher) publish(ctx context.Context, publication Publication) (*Receipt, error) {
 	req := &publishRequest{Publication: publication, queued: time.Now(), done: make(chan error, 1)}
 	if err := p.admit(ctx, req); err != nil {
 		return nil, err
 	}
 	events, err := publication.Parse(req.Receipt.Topic)
-	if err != nil && !req.Receipt.Topic.Relays() {
+	if err != nil {
 		events, err = p.parseAgain(ctx, req, err)
 	}
 	if err != nil {
@@ -117,41 +131,33 @@ func (p *Publisher) Publish(ctx context.Context, publication Publication) (*Rece
 			e.Time = e.Time.Truncate(time.Microsecond)
 		}
 	}
-	req.filter(p.Cache.Snapshot(), p.Threshold)
+	req.filter(req.snapshot, p.Threshold)
 	if err := p.commitOrQueue(ctx, req); err != nil {
 		return nil, err
 	}
 	return &req.Receipt, nil
 }
 
-// parseAgain parses the events that a topic has rejected with an error once more, if the topic has become a relay.
-// Azure would not send them again.
+// parseAgain parses events once more after an error of Parse, if the topic has become a relay, or is none any more. Azure
+// would not send rejected events again.
 func (p *Publisher) parseAgain(ctx context.Context, req *publishRequest, rejected error) ([]event.Event, error) {
-	if err := p.Cache.Confirm(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
-	}
-	if err := req.admittedBy(p.Cache.Snapshot()); err != nil {
+	before := req.Receipt.Topic.Relay
+	if err := p.admitByCurrent(ctx, req); err != nil {
 		return nil, err
 	}
-	if !req.Receipt.Topic.Relays() {
+	if before == req.Receipt.Topic.Relay {
 		return nil, rejected
 	}
 	return req.Parse(req.Receipt.Topic)
 }
 
-// Admit returns a relay topic that Authorize allows to be used, by the current catalog. ErrNotFound, ErrUnauthorized,
-// ErrUnavailable; nil without an error for a topic that is no relay.
+// Admit returns a topic that Authorize allows to be used, by the current catalog. ErrNotFound, ErrUnauthorized,
+// ErrUnavailable.
 func (p *Publisher) Admit(
 	ctx context.Context, name string, authorize func(*catalog.Topic) bool,
 ) (*catalog.Topic, error) {
 	req := &publishRequest{Publication: Publication{Topic: name, Authorize: authorize}}
-	if err := p.admit(ctx, req); err != nil || req.Receipt.Topic.Relays() {
-		return req.Receipt.Topic, err
-	}
-	if err := p.Cache.Confirm(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
-	}
-	if err := req.admittedBy(p.Cache.Snapshot()); err != nil || !req.Receipt.Topic.Relays() {
+	if err := p.admitByCurrent(ctx, req); err != nil {
 		return nil, err
 	}
 	return req.Receipt.Topic, nil
@@ -163,10 +169,22 @@ func (p *Publisher) admit(ctx context.Context, req *publishRequest) error {
 	if err := req.admittedBy(p.Cache.Snapshot()); err == nil {
 		return nil
 	}
+	return p.admitByCurrent(ctx, req)
+}
+
+func (p *Publisher) admitByCurrent(ctx context.Context, req *publishRequest) error {
+	if err := p.confirm(ctx); err != nil {
+		return err
+	}
+	return req.admittedBy(p.Cache.Snapshot())
+}
+
+// confirm makes the catalog in memory current.
+func (p *Publisher) confirm(ctx context.Context) error {
 	if err := p.Cache.Confirm(ctx); err != nil {
 		return fmt.Errorf("%w: %w", postgres.ErrUnavailable, err)
 	}
-	return req.admittedBy(p.Cache.Snapshot())
+	return nil
 }
 
 // ErrUnauthorized means: the publication's Authorize rejected the topic.
@@ -183,7 +201,7 @@ func (req *publishRequest) admittedBy(c *catalog.Snapshot) error {
 	if !ok {
 		return fmt.Errorf("topic %q: %w", req.Topic, postgres.ErrNotFound)
 	}
-	req.Receipt.Topic = topic
+	req.Receipt.Topic, req.snapshot = topic, c
 	return nil
 }
 
@@ -206,7 +224,7 @@ func (req *publishRequest) filter(c *catalog.Snapshot, threshold int) {
 	}
 }
 
-// version is that of the catalog; 0 before the first filtering.
+// version is that of the catalog; 0 before the request is admitted.
 func (req *publishRequest) version() int64 {
 	if req.snapshot == nil {
 		return 0
@@ -226,6 +244,9 @@ func (req *publishRequest) refilter(c *catalog.Snapshot) error {
 	// Deleted and created again under the same name: the events were parsed for another topic.
 	if before.ID != req.Receipt.Topic.ID {
 		return fmt.Errorf("topic %q was replaced: %w", req.Topic, postgres.ErrNotFound)
+	}
+	if before.Relay != req.Receipt.Topic.Relay {
+		return errRelayChanged
 	}
 	req.filter(c, math.MaxInt) // a request stays routed or not
 	return nil
