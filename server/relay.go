@@ -62,10 +62,10 @@ func (s *Server) relayEvents(t *catalog.Topic, r *http.Request, body []byte) ([]
 	return v1.InputOf(t).ParseRequest(r.Header, body)
 }
 
-// errOwnRelay is the response to a request of this database. 400 is not retried, so each such delivery is a dead letter.
+// errOwnRelay is the response to a request of this database. 400 is not retried: each such delivery is a dead letter.
 var errOwnRelay = api.Reject(http.StatusBadRequest, api.CodeInvalidRequest,
-	"this event subscription belongs to the same postrider: a relay topic does not accept its deliveries; publish to the "+
-		"topic, or subscribe another endpoint")
+	"this event subscription belongs to the same postrider: a relay topic does not accept its deliveries; publish to "+
+		"the topic, or subscribe another endpoint")
 
 // isOwn reports whether a request comes from a node of this database.
 func (s *Server) isOwn(r *http.Request) bool {
@@ -158,8 +158,8 @@ func (s *Server) noteHandshake(r *http.Request, h *catalog.RelayHandshake) error
 const tooManyFeeds = "a relay topic has 1,000 active feeds: others are not listed, and their requests are not counted"
 
 // allowRelay responds to the OPTIONS of a CloudEvents handshake. Azure repeats the query of the endpoint's URL, which
-// has the key. Source: CNCF, HTTP 1.1 Web Hooks for Event Delivery 1.0.1, section 4; Microsoft, Endpoint validation with
-// CloudEvents schema, 2026-02-17.
+// has the key. Source: CNCF, HTTP 1.1 Web Hooks for Event Delivery 1.0.1, section 4; Microsoft, Endpoint validation
+// with CloudEvents schema, 2026-02-17.
 func (s *Server) allowRelay(c echo.Context) error {
 	return s.allowRelayTo(c, api.PathValue(c, "topic"))
 }
