@@ -20,7 +20,8 @@ func TestPublishFormsOfClients(t *testing.T) {
 	const (
 		plain, charset = "application/json", "application/json; charset=utf-8"
 		batch          = "application/cloudevents-batch+json; charset=utf-8"
-		custom         = `{"inputSchema":"CustomEventSchema","inputSchemaMapping":{"inputSchemaMappingType":"Json","properties":` +
+		custom         = `{"inputSchema":"CustomEventSchema",` +
+			`"inputSchemaMapping":{"inputSchemaMappingType":"Json","properties":` +
 			`{"eventType":{"defaultValue":"custom"},"subject":{"defaultValue":"s"},"dataVersion":{"defaultValue":"1"}}}}`
 		cloud = `{"inputSchema":"CloudEventSchemaV1_0"}`
 	)
@@ -87,7 +88,9 @@ func TestPublishFormsOfClients(t *testing.T) {
 			"cloud", batch, pythonHeaders, `[{"ext1": 1, "ext2": "x", "id": "p3", "source": "/s", "data": {"a": 1}, ` +
 				`"type": "t", "time": "2026-01-02T03:04:05.123456Z", "specversion": "1.0"}]`, []string{"p3"},
 		},
-		"Python, custom": {"custom", charset, pythonHeaders, `[{"customSubject": "sample", "customData": {"a": 1}}]`, []string{""}},
+		"Python, custom": {
+			"custom", charset, pythonHeaders, `[{"customSubject": "sample", "customData": {"a": 1}}]`, []string{""},
+		},
 		".NET, custom":   {"custom", plain, dotnet, `[{"name":"a"},{"name":"b"}]`, []string{"", ""}},
 		".NET, strings":  {"custom", plain, dotnet, `["data"]`, []string{""}},
 	} {
@@ -106,7 +109,8 @@ func TestPublishFormsOfClients(t *testing.T) {
 	}
 	require.Equal(t, 13, s.count("SELECT count(*) FROM postrider.events"))
 	require.Equal(t, 1, s.count(`SELECT count(*) FROM postrider.events WHERE body_text = '"data"'`))
-	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.events WHERE date_trunc('second', event_time) = '2026-01-02 10:04:05Z'"))
+	require.Equal(t, 2, s.count(
+		"SELECT count(*) FROM postrider.events WHERE date_trunc('second', event_time) = '2026-01-02 10:04:05Z'"))
 }
 
 // Responses have the headers that clients log: the versions of the protocol, and an id that is in postrider's log, too.

@@ -250,8 +250,8 @@ func endpointProtocol(u *url.URL, allow []netip.Prefix) error {
 }
 
 // IsLocalHost reports whether a request's Host, with or without a port, is localhost, a name under it, or an IP
-// address. DNS rebinding points the name of another site at 127.0.0.1, and browsers send that name; an address cannot be
-// rebound, and no other site has a name under localhost.
+// address. DNS rebinding points the name of another site at 127.0.0.1, and browsers send that name. An address cannot
+// be rebound, and no other site has a name under localhost.
 //
 // Source: RFC 6761, section 6.3.
 func IsLocalHost(host string) bool {

@@ -138,8 +138,8 @@ func (p *Publisher) publish(ctx context.Context, publication Publication) (*Rece
 	return &req.Receipt, nil
 }
 
-// parseAgain parses events once more after an error of Parse, if the topic has become a relay, or is none any more. Azure
-// would not send rejected events again.
+// parseAgain parses events once more after an error of Parse, if the topic has become a relay, or is none any more.
+// Azure would not send rejected events again.
 func (p *Publisher) parseAgain(ctx context.Context, req *publishRequest, rejected error) ([]event.Event, error) {
 	before := req.Receipt.Topic.Relay
 	if err := p.admitByCurrent(ctx, req); err != nil {
