@@ -91,8 +91,8 @@ func TestPublishFormsOfClients(t *testing.T) {
 		"Python, custom": {
 			"custom", charset, pythonHeaders, `[{"customSubject": "sample", "customData": {"a": 1}}]`, []string{""},
 		},
-		".NET, custom":   {"custom", plain, dotnet, `[{"name":"a"},{"name":"b"}]`, []string{"", ""}},
-		".NET, strings":  {"custom", plain, dotnet, `["data"]`, []string{""}},
+		".NET, custom":  {"custom", plain, dotnet, `[{"name":"a"},{"name":"b"}]`, []string{"", ""}},
+		".NET, strings": {"custom", plain, dotnet, `["data"]`, []string{""}},
 	} {
 		headers := append([]string{"Content-Type", row.contentType}, row.headers...)
 		if !slices.Contains(headers, sasToken) {
