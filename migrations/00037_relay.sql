@@ -198,7 +198,8 @@ SELECT f.id AS relay_feed_id, t.name AS topic, f.azure_subscription, nullif(f.so
            END AS state,
        f.schema, f.origin, f.created_at, f.validated_at, f.ended_at, f.last_received_at, f.last_delivery_count,
        f.requests, f.events, f.duplicates, f.rejected_requests, f.looped_requests, h.state AS callback,
-       h.message AS callback_message, h.callback_expires_at
+       h.message AS callback_message, h.callback_expires_at,
+       CASE WHEN h.state IS NOT NULL THEN postrider_internal.endpoint_host(h.endpoint_base_url) END AS callback_host
   FROM postrider_internal.relay_feeds f
   JOIN postrider_internal.topics t ON t.id = f.topic_id AND t.deleted_at IS NULL
   LEFT JOIN postrider_internal.handshakes h ON h.id = f.handshake_id;
@@ -234,6 +235,8 @@ COMMENT ON COLUMN postrider.relay_feeds.callback IS
     'State of the callback of the last CloudEvents handshake: awaiting an operator, pending, succeeded or failed. '
     'NULL = none was offered.';
 COMMENT ON COLUMN postrider.relay_feeds.callback_message IS 'The state of the callback in words.';
+COMMENT ON COLUMN postrider.relay_feeds.callback_host IS
+    'Host that the callback requests: check it before you open the callback. NULL = none was offered.';
 COMMENT ON COLUMN postrider.relay_feeds.callback_expires_at IS 'Until when postrider.open_relay_callback() opens it.';
 
 -- +goose Down

@@ -36,6 +36,7 @@ func TestRelayFeedsOfTopic(t *testing.T) {
 	requireValidMarkup(t, "/ui/topics/orders", page)
 	require.Contains(t, text(page), "<feed> active validated")
 	require.Contains(t, text(page), "awaiting an operator may open it")
+	require.Contains(t, text(page), "Open callback at rp.eventgrid.azure.net:553")
 	require.NotContains(t, page, "hush-hush")
 	id := b.Text(t, "SELECT relay_feed_id FROM postrider.relay_feeds")
 	path := "/ui/topics/orders/relay-feeds/" + id + "/open-callback"

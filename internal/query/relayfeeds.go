@@ -54,6 +54,8 @@ type RelayFeed struct {
 	// State of the callback of the last CloudEvents handshake: awaiting an operator, pending, succeeded or failed; null if
 	// none was offered.
 	Callback *string `json:"callback" column:"Callback"`
+	// Host that the callback requests. Check it before you open the callback.
+	CallbackHost *string `json:"callbackHost" line:"Callback host"`
 	// State of the callback in words.
 	CallbackMessage *string `json:"callbackMessage" line:"Callback result"`
 	// Until when openCallback opens it.
