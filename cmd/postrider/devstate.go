@@ -69,7 +69,7 @@ func (d *dev) applyFiles(ctx context.Context) error {
 			d.row("Applied", terminal.OneLine(changes[i].Title()))
 		}
 		for topic, declared := range file.Keys() {
-			if err := d.setKeys(ctx, topic, declared); err != nil {
+			if err := d.setKeys(ctx, topic, catalog.AccessKeys(declared)); err != nil {
 				return fmt.Errorf("set the access keys of topic %q: %w", topic, err)
 			}
 		}

@@ -59,8 +59,8 @@ func TestParseCustomShapes(t *testing.T) {
 // Any value but null is an event, also in a dead letter. Its fields have their defaults.
 func TestParseCustomValues(t *testing.T) {
 	t.Parallel()
-	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{"eventType":{"sourceField":"what","defaultValue":"t"},`+
-		`"subject":{"defaultValue":"s"}}}`)
+	in := custom(t, `{"inputSchemaMappingType":"Json","properties":{`+
+		`"eventType":{"sourceField":"what","defaultValue":"t"},"subject":{"defaultValue":"s"}}}`)
 	values := []string{`"data"`, `-1.50`, `true`, `[]`, `[{"what":"x"}, 2]`}
 	events, err := in.Parse("application/json", []byte("["+strings.Join(values, " , ")+"]"))
 	require.NoError(t, err)

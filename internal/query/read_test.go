@@ -121,6 +121,7 @@ func TestTailShowsNewEventsOnce(t *testing.T) {
 	t.Parallel()
 	tn := testnode.WithTopic(t)
 	tn.Publish(t, "orders", "old", 2)
+	tn.Exec(t, "UPDATE postrider_internal.events SET published_at = published_at - interval '1 second'") // of two clocks
 	tail := tn.System.Reader.NewTail(query.TailFilter{Topic: "orders"})
 	tn.Publish(t, "orders", "new", 3)
 	lines, err := tail.Next(t.Context())

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"postrider/internal/catalog"
 	"postrider/internal/cli/rest"
 	v1 "postrider/server/v1"
 )
@@ -28,12 +27,15 @@ func ReadDeclared(name string, text []byte) (*Declared, error) {
 	return &Declared{Notes: file.notes, name: name, objects: file.objects}, nil
 }
 
-// Keys returns the access keys that the file declares, by topic; "" is one that it does not declare. After Apply, all
-// topics have a first key. Apply does not change the keys of topics that exist.
-func (d *Declared) Keys() map[string]catalog.AccessKeys {
-	keys := map[string]catalog.AccessKeys{}
+// TopicKeys are the access keys of a topic; "" is one that the file does not declare.
+type TopicKeys struct{ Key1, Key2 string }
+
+// Keys returns the access keys that the file declares, by topic. After Apply, all topics have a first key. Apply does
+// not change the keys of topics that exist.
+func (d *Declared) Keys() map[string]TopicKeys {
+	keys := map[string]TopicKeys{}
 	for _, t := range rest.Objects(d.objects, "topics") {
-		keys[textOf(t["name"])] = catalog.AccessKeys{Key1: textOf(t["key1"]), Key2: textOf(t["key2"])}
+		keys[textOf(t["name"])] = TopicKeys{Key1: textOf(t["key1"]), Key2: textOf(t["key2"])}
 	}
 	return keys
 }
