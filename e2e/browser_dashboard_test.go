@@ -186,7 +186,8 @@ func (w *window) testTail(t *testing.T, s *shop) {
 const cutOff = `[...document.querySelectorAll(".problems :is(.word, .badge, time, .needs-operator a), .problems")]` +
 	`.filter((e) => { const part = e.getBoundingClientRect(), ` +
 	`cell = e.parentElement.closest(".cut > div, td, #page").getBoundingClientRect(); ` +
-	`return part.right > cell.right + 1 || part.bottom > cell.bottom + 1 }).map((e) => e.outerHTML.slice(0, 80)).join("\n")`
+	`return part.right > cell.right + 1 || part.bottom > cell.bottom + 1 })` +
+	`.map((e) => e.outerHTML.slice(0, 80)).join("\n")`
 
 // "The endpoint of payments fails": from the overview to the acknowledgment are two clicks, and nothing is cut off.
 func (w *window) testFailingEndpoint(t *testing.T, s *shop) {
