@@ -152,13 +152,17 @@ func TestReceiveFormsOfClients(t *testing.T) {
 		return s.send(http.MethodPost, path+action+version+query, body, "Authorization", "SharedAccessKey "+key,
 			"Accept", "application/json", "Content-Type", "application/json; charset=utf-8").json(200)
 	}
-	s.send(http.MethodPost, "/topics/shop:publish"+version, cloudEvent("1"), "Authorization", "SharedAccessKey "+key,
-		"Accept", "application/json", "Content-Type", "application/cloudevents+json; charset=utf-8").json(200)
+	for _, id := range []string{"1", "2"} {
+		s.send(http.MethodPost, "/topics/shop:publish"+version, cloudEvent(id), "Authorization", "SharedAccessKey "+key,
+			"Accept", "application/json", "Content-Type", "application/cloudevents+json; charset=utf-8").json(200)
+	}
 	for range 2 {
-		received := send("receive", "&maxEvents=1", "")["value"].([]any)
-		require.Len(t, received, 1)
-		token := received[0].(map[string]any)["brokerProperties"].(map[string]any)["lockToken"].(string)
-		released := send("release", "", `{"lockTokens": ["`+token+`"]}`)
-		require.Equal(t, []any{token}, released["succeededLockTokens"])
+		received := send("receive", "&maxEvents=2", "")["value"].([]any)
+		require.Len(t, received, 2)
+		for _, one := range received {
+			token := one.(map[string]any)["brokerProperties"].(map[string]any)["lockToken"].(string)
+			released := send("release", "", `{"lockTokens": ["`+token+`"]}`)
+			require.Equal(t, []any{token}, released["succeededLockTokens"])
+		}
 	}
 }
