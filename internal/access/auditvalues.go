@@ -46,6 +46,12 @@ func auditedValue(value any) json.RawMessage {
 	return text
 }
 
+// secretMembers are the members of settings that are never shown: of connections, and of destinations.
+var secretMembers = []string{
+	"privateKey", "clientSecret", "primaryKey", "secondaryKey", "sharedAccessSignature", "connectionString", "password",
+	"credentials",
+}
+
 // withoutSecrets removes the members that have secrets, and the queries of URLs, which often have one.
 func withoutSecrets(value any) any {
 	switch v := value.(type) {
@@ -53,8 +59,9 @@ func withoutSecrets(value any) any {
 		for name, member := range v {
 			v[name] = withoutSecrets(member)
 		}
-		delete(v, "privateKey")
-		delete(v, "clientSecret")
+		for _, secret := range secretMembers {
+			delete(v, secret)
+		}
 		if v["isSecret"] == true {
 			delete(v, "value")
 		}

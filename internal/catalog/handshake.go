@@ -209,7 +209,7 @@ func (s *Handshakes) handshakeArgs(purpose, topic, name string, spec Subscriptio
 	}
 	return pgx.NamedArgs{
 		"purpose": purpose, "topic": topic, "subscription": name, "subscription_id": nil, "settings": settings,
-		"secrets": secrets, "base_url": spec.EndpointBaseURL(), "hash": s.endpointHash(spec.EndpointURL),
+		"secrets": secrets, "base_url": spec.EndpointBaseURL(), "hash": s.endpointHash(spec.target()),
 		"schema": handshakeSchema(spec.EventDeliverySchema), "code": nil, "code_hash": nil, "callback": false,
 		"public_url": "",
 	}, nil

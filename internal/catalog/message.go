@@ -57,7 +57,7 @@ const minPathSecret = 8
 
 // secrets are removed from stored responses; nil = none.
 func (s *SubscriptionSpec) secrets() *endpointconf.Secrets {
-	list := endpointconf.NewSecrets(s.DeliveryAttributes, s.EndpointURL)
+	list := endpointconf.NewSecrets(s.DeliveryAttributes, s.EndpointURL).With(s.Destination.Secrets()...)
 	if !s.MessageFormat.IsMessage() {
 		return list
 	}

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -88,13 +87,14 @@ func (c *Snapshot) resolveRates() {
 	}
 }
 
-// hostOf is the host of a URL in lower case, with its port unless that is the default one.
+// hostOf is the host of a URL in lower case, with its port unless that is the default one. Of a broker it is all servers.
 // postrider_internal.endpoint_host is the same in SQL.
 func hostOf(base string) string {
-	u, err := url.Parse(base)
-	if err != nil {
+	scheme, rest, found := strings.Cut(strings.ToLower(base), "://")
+	if !found {
 		return base
 	}
-	port := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
-	return strings.TrimSuffix(strings.ToLower(u.Host), port)
+	host := rest[:strings.IndexAny(rest+"/", "/?#")]
+	port := map[string]string{"http": ":80", "https": ":443"}[scheme]
+	return strings.TrimSuffix(host, port)
 }

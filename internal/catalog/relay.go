@@ -53,7 +53,7 @@ func (r *Relays) NoteHandshake(ctx context.Context, h *RelayHandshake) (noted bo
 		}
 		const offer = "SELECT postrider_internal.offer_relay_callback($1, $2, $3, $4, $5, $6)"
 		return postgres.Exec(ctx, tx, "offer a callback", offer, *feed, settings, secrets,
-			endpointconf.BaseURL(h.Callback), r.endpointHash(callback.EndpointURL), CallbackLifetime)
+			endpointconf.BaseURL(h.Callback), r.endpointHash(callback.target()), CallbackLifetime)
 	})
 	if err != nil {
 		return false, postgres.Outage("record a handshake with a relay topic", err)

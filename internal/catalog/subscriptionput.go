@@ -132,6 +132,7 @@ func (s *SubscriptionSpec) keepSecrets(existing *Subscription) error {
 	if s.PagerDutyRoutingKey = s.routingKey(&stored); s.PagerDutyRoutingKey == "" && s.MessageFormat == message.PagerDuty {
 		return &filter.ValidationError{Field: routingKeySetting, Message: "is required: none is stored for this endpointUrl"}
 	}
+	s.Destination = s.Destination.KeepSecrets(stored.Destination)
 	s.Connection, err = endpointconf.KeepConnectionSecrets(s.Connection, &stored.Connection)
 	return err
 }
@@ -152,7 +153,7 @@ func (s *Subscriptions) writeSubscription(
 		"validation": by.setting, "provisioning": by.state, "handshake": postgres.NullInt(by.handshake),
 	}
 	if !spec.Pulled() {
-		args["endpoint_hash"] = s.endpointHash(spec.EndpointURL)
+		args["endpoint_hash"] = s.endpointHash(spec.target())
 	}
 	if spec.Signing.Enabled {
 		if signingKey == nil {
@@ -207,7 +208,7 @@ func (s *Subscriptions) remove(ctx context.Context, tx pgx.Tx, sub *Subscription
 	}); err != nil {
 		return err
 	}
-	if !sub.NotValidated() && !sub.Pulled() {
+	if !sub.NotValidated() && !sub.Pulled() && sub.Destination.IsWebHook() {
 		args, err := s.handshakes.handshakeArgs(PurposeDeletion, sub.Topic, sub.Name, sub.SubscriptionSpec)
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"postrider/internal/catalog/spec"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
@@ -24,10 +25,12 @@ import (
 type SubscriptionSpec struct {
 	// Delivery mode, and the settings of pull delivery; by default Push.
 	DeliveryConfiguration *DeliveryConfiguration `json:"deliveryConfiguration"`
-	EndpointURL           string                 `json:"endpointUrl,omitempty"`
-	EndpointKind          policy.EndpointKind    `json:"endpointKind,omitempty" minLength:"1"`
-	EventDeliverySchema   event.Schema           `json:"eventDeliverySchema,omitempty" minLength:"1"`
-	EndpointValidation    EndpointValidation     `json:"endpointValidation,omitempty" minLength:"1"`
+	// Destination beyond webhooks; by default the endpoint of endpointUrl.
+	Destination         *destination.Destination `json:"destination"`
+	EndpointURL         string                   `json:"endpointUrl,omitempty"`
+	EndpointKind        policy.EndpointKind      `json:"endpointKind,omitempty" minLength:"1"`
+	EventDeliverySchema event.Schema             `json:"eventDeliverySchema,omitempty" minLength:"1"`
+	EndpointValidation  EndpointValidation       `json:"endpointValidation,omitempty" minLength:"1"`
 	// Filter of the events; by default all match.
 	Filter filter.Filter `json:"filter"`
 	// Retry policy and its limits; by default those of the default policy.
@@ -55,20 +58,6 @@ type SubscriptionSpec struct {
 	Labels                   []string                   `json:"labels"`
 	ExpirationTimeUTC        *time.Time                 `json:"expirationTimeUtc"`
 	endpointconf.Connection
-}
-
-// HintFor says where the settings of Event Grid's member destination belong; "" for other members.
-func (*SubscriptionSpec) HintFor(member string, value []byte) string {
-	if member != "destination" {
-		return ""
-	}
-	var given struct{ EndpointType *string }
-	if json.Unmarshal(value, &given) == nil && given.EndpointType != nil && *given.EndpointType != "WebHook" {
-		return fmt.Sprintf("has endpointType %.64q, but only WebHook is supported: send its URL as endpointUrl",
-			*given.EndpointType)
-	}
-	return "is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
-		"type WebHook is supported"
 }
 
 // Listed returns the texts of the settings that lists show.
@@ -212,7 +201,11 @@ const NamespacePolicy = "namespace-2023"
 // withDefaults fills in what a delivery needs. A custom topic's events are delivered as they were published.
 // Source: Microsoft, Azure CLI reference, az eventgrid event-subscription create, --event-delivery-schema.
 func (s SubscriptionSpec) withDefaults(kind TopicKind, input event.Schema) SubscriptionSpec {
-	s.EndpointKind = cmp.Or(s.EndpointKind, policy.KindWebhook)
+	if s.Destination.IsWebHook() {
+		s.EndpointKind = cmp.Or(s.EndpointKind, policy.KindWebhook)
+	} else {
+		s.EndpointKind = cmp.Or(s.EndpointKind, policy.KindAzureResource)
+	}
 	if input == event.Custom {
 		input = event.CustomInput
 	}
@@ -234,8 +227,12 @@ func (s SubscriptionSpec) WithDefaults(t *Topic) SubscriptionSpec {
 }
 
 // EndpointBaseURL is the endpoint's URL without its query, which may contain a secret; "" without an endpoint. With a
-// message format it has no path either: that of a chat service's webhook is a secret.
+// message format it has no path either: that of a chat service's webhook is a secret. Of other destinations it is the
+// target, such as servicebus://shop.servicebus.windows.net/orders.
 func (s *SubscriptionSpec) EndpointBaseURL() string {
+	if !s.Destination.IsWebHook() {
+		return s.Destination.Target()
+	}
 	if u, err := url.Parse(s.EndpointURL); err == nil {
 		if s.MessageFormat.IsMessage() {
 			u.Path, u.RawPath = "", ""
@@ -246,16 +243,35 @@ func (s *SubscriptionSpec) EndpointBaseURL() string {
 	return base
 }
 
+// target identifies the endpoint: event subscriptions with the same one share its pace and its probations.
+func (s *SubscriptionSpec) target() string {
+	if !s.Destination.IsWebHook() {
+		return s.Destination.Target()
+	}
+	return s.EndpointURL
+}
+
 // Batching reports whether events are delivered in batches.
 func (s *SubscriptionSpec) Batching() bool {
-	_, on := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	_, on := s.batch()
 	return on
 }
 
 // Batch is how batches are cut: one event each if batches are off.
 func (s *SubscriptionSpec) Batch() policy.BatchSettings {
-	settings, _ := policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
+	settings, _ := s.batch()
 	return settings
+}
+
+// Default batches of an event hub. Event Grid always sends batches there and documents no size: 256 KB is the smallest
+// limit of a hub's tiers, and a body in JSON is larger than its events.
+const hubBatchEvents, hubBatchKilobytes = 100, 192
+
+func (s *SubscriptionSpec) batch() (policy.BatchSettings, bool) {
+	if s.MaxEventsPerBatch == nil && s.PreferredBatchSizeInKilobytes == nil && s.Destination.Type() == destination.EventHub {
+		return policy.BatchSettings{MaxEvents: hubBatchEvents, PreferredKilobytes: hubBatchKilobytes}, true
+	}
+	return policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)
 }
 
 // specSecrets are the secret settings, at their places in the JSON of a SubscriptionSpec. All custom headers are
@@ -266,6 +282,7 @@ type specSecrets struct {
 	ClientCertificate  *secretKey                       `json:"clientCertificate,omitempty"`
 	OAuth2             *clientSecret                    `json:"oauth2,omitempty"`
 	PagerDutyKey       string                           `json:"pagerDutyRoutingKey,omitempty"`
+	Destination        *destination.Destination         `json:"destination,omitempty"`
 }
 
 type secretKey struct {
@@ -285,6 +302,7 @@ const (
 func (r records) sealSpec(column string, s SubscriptionSpec) (settings, sealed []byte, err error) {
 	secrets := specSecrets{
 		EndpointURL: s.EndpointURL, DeliveryAttributes: s.DeliveryAttributes, PagerDutyKey: s.PagerDutyRoutingKey,
+		Destination: s.Destination.OnlySecrets(),
 	}
 	if s.ClientCertificate != nil {
 		secrets.ClientCertificate = &secretKey{s.ClientCertificate.PrivateKey}
@@ -294,7 +312,7 @@ func (r records) sealSpec(column string, s SubscriptionSpec) (settings, sealed [
 	}
 	s.EndpointURL, s.DeliveryAttributes, s.PagerDutyRoutingKey = "", nil, ""
 	s.Signing.Secret = "" // has its own column
-	s.Connection = s.Connection.WithoutSecrets()
+	s.Connection, s.Destination = s.Connection.WithoutSecrets(), s.Destination.WithoutSecrets()
 	if settings, err = json.Marshal(s); err != nil {
 		return nil, nil, fmt.Errorf("write the settings of an event subscription: %w", err)
 	}

@@ -31,6 +31,8 @@ func (s *Subscriptions) validationOf(
 	switch {
 	case spec.Pulled(), spec.EndpointValidation != ValidationRequired:
 		return validation{setting: ValidationSkip, state: ProvisioningSucceeded}, nil
+	case !spec.Destination.IsWebHook(): // only webhooks know the handshake
+		return validation{setting: ValidationRequired, state: ProvisioningSucceeded}, nil
 	case !s.needsValidation(spec, existing, c) && (c.handshake == 0 || !existing.NotValidated()):
 		return validation{ValidationRequired, existing.ProvisioningState, existing.HandshakeID}, nil
 	case c.handshake == 0:
@@ -57,7 +59,7 @@ func (s *Subscriptions) validationOf(
 // handshake a client that sends all settings needs a new one; a client that changes other settings does not.
 func (s *Subscriptions) needsValidation(spec *SubscriptionSpec, existing *Subscription, c change) bool {
 	if existing == nil || existing.EndpointValidation != ValidationRequired ||
-		!bytes.Equal(existing.EndpointHash, s.endpointHash(spec.EndpointURL)) ||
+		!bytes.Equal(existing.EndpointHash, s.endpointHash(spec.target())) ||
 		handshakeSchema(existing.EventDeliverySchema) != handshakeSchema(spec.EventDeliverySchema) {
 		return true
 	}
@@ -99,7 +101,7 @@ func (v validation) hold(ctx context.Context, tx pgx.Tx, subscription int64) err
 // stored is called after an event subscription was stored. If a hold of an existing one has begun, it waits until all
 // later attempts see the hold.
 func (s *Subscriptions) stored(ctx context.Context, spec *SubscriptionSpec, sub *Subscription, created bool) {
-	if spec.EndpointValidation == ValidationSkip && !spec.Pulled() {
+	if spec.EndpointValidation == ValidationSkip && !spec.Pulled() && spec.Destination.IsWebHook() {
 		s.log.Info("an endpoint is not validated: endpointValidation is skip",
 			"topic", sub.Topic, "subscription", sub.Name, "endpoint", sub.EndpointBaseURL)
 	}

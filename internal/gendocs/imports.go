@@ -29,7 +29,7 @@ var imports = []struct{ packages, may string }{
 	{"server", "access catalog destination endpointconf event filter jobs/publish jobs/pull jsonscan message operator policy " +
 		"postgres query server sqlquery"},
 	{"web", "access catalog destination docs endpointconf event filter jsonscan operator policy postgres query sqlquery web"},
-	{"cli", "catalog/spec cli endpointconf event filter jobs/export jsonscan local operator policy query server " +
+	{"cli", "catalog/spec cli destination endpointconf event filter jobs/export jsonscan local operator policy query server " +
 		"sqlquery terminal version"},
 	{"bench", "ledger pgdev terminal"},
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"postrider/internal/destination"
 )
 
 // Kind is how a setting's value is written.
@@ -54,6 +56,8 @@ type Setting struct {
 	Secret bool
 	// Fixed settings cannot be changed once the object exists.
 	Fixed bool
+	// Of are the types of destinations that have the setting; nil = all.
+	Of []destination.Type
 	// Listed texts are shown in lists of the objects.
 	Listed bool
 }
