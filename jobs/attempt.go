@@ -393,6 +393,9 @@ func (a *attempt) post() error {
 		return err
 	}
 	a.begun = true
+	if problem := a.sub.FormProblem; problem != nil {
+		return a.conclude(a.work.Now(), unusable(problem), 0)
+	}
 	if left, err := a.separateForm(); err != nil || !left {
 		return err
 	}
@@ -413,18 +416,32 @@ func (a *attempt) post() error {
 		}
 	}
 	sent := endpoint.NewPayload(written.body, a.work.Release)
-	a.endpoint.Send(&endpoint.Request{
-		Within: a.within, URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
-		AckTimeout: time.Duration(a.rules.Policy.AckTimeout),
-		Window:     time.Duration(a.rules.Policy.LateResponseWindow),
-	}, func(resp endpoint.Response, err error) error {
+	done := func(resp endpoint.Response, err error) error {
 		sent.Drop()
 		if err == nil {
 			err = a.recovered(func() error { return a.conclude(started, resp, size) })
 		}
 		a.finish(err)
 		return err
-	}, func(resp endpoint.Response) { a.concludeLate(started, resp) })
+	}
+	if most, too := written.tooLarge(); too {
+		return done(tooLarge(size, most), nil)
+	}
+	if written.message != nil {
+		return a.endpoint.SendMessage(&endpoint.MessageRequest{
+			Within: a.within, Destination: a.sub.Destination, Connection: &a.sub.Connection, Message: written.message,
+			AckTimeout: time.Duration(a.rules.Policy.AckTimeout),
+		}, done)
+	}
+	r := &endpoint.Request{
+		Within: a.within, URL: a.sub.EndpointURL, Header: header, Body: sent, Connection: &a.sub.Connection,
+		AckTimeout: time.Duration(a.rules.Policy.AckTimeout),
+		Window:     time.Duration(a.rules.Policy.LateResponseWindow),
+	}
+	if written.form != nil {
+		sign(r, written.form, header, written.body, started)
+	}
+	a.endpoint.Send(r, done, func(resp endpoint.Response) { a.concludeLate(started, resp) })
 	return nil
 }
 
@@ -451,45 +468,6 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	}
 	a.report(&result.Request, verdict, resp, now, false)
 	return nil
-}
-
-// concludeLate records the response that came after the ack timeout.
-func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
-	success, why, counts := lateVerdict(a.rules.Policy, a.sub.EndpointKind, resp.Result)
-	if !counts {
-		return
-	}
-	late := delivery.Late{Attempt: delivery.Attempt{
-		Decision: a.decision(policy.Verdict{}, nil), Request: a.request(started, resp), Probations: a.work.Probations,
-	}, BatchCreatedAt: a.work.BatchCreatedAt, Success: success, Why: why}
-	if success { // the timeout has counted as this request's failure
-		a.Gate.Observe(a.sub.ID, late.Outcome, resp.Result, resp.Duration)
-	}
-	ended, err := a.Recorder.RecordLate(context.Background(), late)
-	if err != nil {
-		a.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", late.DeliveryID,
-			"batch", late.BatchID, "result", resp.Result.String(), "error", err)
-		return
-	}
-	if ended {
-		a.report(&late.Request, policy.Verdict{Action: policy.Delivered}, resp, a.work.Now(), true)
-	}
-}
-
-// lateVerdict decides about a call after its ack timeout. A success cancels the queued retry. A response that the
-// policy calls a failure is only noted: it must not end a delivery whose retry is already scheduled. Without a response
-// nothing is recorded.
-func lateVerdict(
-	p *policy.Policy, kind policy.EndpointKind, result policy.Result,
-) (success bool, why string, counts bool) {
-	const late = "response after the ack timeout: "
-	if result.Err != policy.ErrorNone || result.Status == 0 {
-		return false, "", false
-	}
-	if p.Cell(kind, result).Action == policy.ActionSuccess {
-		return true, late + result.String() + ": success", true
-	}
-	return false, late + result.String(), true
 }
 
 // loggedEvents is how many events of a batch a line of the log names.

@@ -23,6 +23,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"postrider/internal/catalog"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
@@ -123,6 +124,8 @@ type Options struct {
 	Retention query.Retention
 	// MaxHeaderBytes bounds the value of a custom header that comes from an event; 0 = Event Grid's 4,096.
 	MaxHeaderBytes int
+	// Brokers open the clients of destinations that are brokers, by their type.
+	Brokers map[destination.Type]destination.Open
 	// DeadLetters are the external locations for dead letters; zero = none.
 	DeadLetters endpointconf.ExportLocations
 	// LogAttempts selects the attempts that are logged at level info; default LogFailed. Level debug has all.
@@ -178,6 +181,7 @@ func New(p Parts, o Options) (*Engine, error) {
 	client := endpoint.NewClient(requests, endpoint.Options{
 		UserAgent: o.UserAgent, AllowCIDR: o.AllowCIDR, AllowHTTP: o.AllowHTTP, Proxy: o.Proxy,
 		MaxIdleConnections: p.Handoff.Workers(), Sent: func() { p.Failpoint.Reach(PointSent) },
+		Open: o.Brokers, Log: o.Logger,
 	})
 	e := &Engine{options: o, cut: cut, runs: r, locations: export.NewLocations(o.DeadLetters)}
 	e.deliverer = &deliverer{
@@ -346,6 +350,12 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.stopLoops()
 	e.loops.Wait()
 	return errors.Join(err, e.upkeep.giveBack(context.WithoutCancel(ctx), notBegun))
+}
+
+// Look checks that the target of a destination exists and accepts its credentials, if its protocol can show that without
+// a message.
+func (e *Engine) Look(ctx context.Context, d *destination.Destination, by *endpointconf.Connection) destination.Result {
+	return e.deliverer.endpoint.Look(ctx, d, by)
 }
 
 func within(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {

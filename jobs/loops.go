@@ -76,6 +76,7 @@ func (e *Engine) maintenanceLoops(p *Parts, due *promoter, sql *collector, expor
 			{what: "deleting expired event subscriptions", run: p.Subscriptions.Expire},
 			{what: "publishing notices to topic " + catalog.SystemTopic, run: uncounted(m.PublishNotices)},
 		}},
+		{eachSecond, nil, []task{{what: "closing unused clients of brokers", run: e.deliverer.closeBrokers}}},
 		{e.stalls.interval, nil, []task{{what: "checking for progress", run: e.stalls.check}}},
 		{occasionally, exported, []task{
 			{what: "claiming dead letters to export", run: uncounted(p.Exports.ClaimExports)},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"postrider/internal/catalog"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/message"
@@ -21,11 +22,46 @@ import (
 type content struct {
 	body        []byte
 	contentType string
+	// form is that of a service; nil = of a webhook or a broker.
+	form destination.Form
+	// own: the body is the form's own, without the headers of deliveries.
+	own bool
+	// message is sent to a broker; nil = a request is sent.
+	message *destination.Message
 }
 
-// content writes the members' events in their order. An event that cannot be written leaves its batch and is attempted
-// alone: it would block the others for ever. A nil body: none is left.
+// tooLarge reports whether the destination would reject the body for its size, and how large it may be.
+func (c *content) tooLarge() (most int, too bool) {
+	if c.form == nil {
+		return 0, false
+	}
+	most = c.form.MaxBytes()
+	return most, most > 0 && len(c.body) > most
+}
+
+// content writes the members' events in their order. Of a batch that is too large for the destination it keeps a part.
+// A nil body: none is left.
 func (a *attempt) content() (content, error) {
+	written, err := a.writable()
+	for err == nil && len(a.work.Members) > 1 {
+		most, too := written.tooLarge()
+		if !too {
+			break
+		}
+		left, err := a.separateLarge(len(written.body), most)
+		if err != nil || !left {
+			return content{}, err
+		}
+		if written, err = a.write(); err != nil {
+			return content{}, err
+		}
+	}
+	return written, err
+}
+
+// writable writes the events. One that cannot be written leaves its batch and is attempted alone: it would block the
+// others for ever.
+func (a *attempt) writable() (content, error) {
 	written, err := a.write()
 	if err == nil || a.work.BatchID == 0 {
 		return written, err
@@ -49,24 +85,41 @@ func (a *attempt) write() (content, error) {
 	return written, nil
 }
 
-// form writes the events in the form that the event subscription's settings name: its delivery schema, or a message.
-// Each form is a function of the settings and the events.
+// form writes the events in the form that the event subscription's settings name: its delivery schema, a message of a
+// chat service, or the form of its destination. Each form is a function of the settings and the events.
 func (a *attempt) form() (content, error) {
 	if a.sub.MessageFormat.IsMessage() {
 		settings := message.Settings{
 			Format: a.sub.MessageFormat, RoutingKey: a.sub.PagerDutyRoutingKey, BaseURL: a.options.PublicURL,
 		}
 		body, err := message.Write(a.work.Members[0].Event.Body, settings)
-		return content{body, message.ContentType}, err
+		return content{body: body, contentType: message.ContentType}, err
 	}
-	body, err := event.Body(nil, a.work.Events(), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
-	return content{body, event.ContentType(a.sub.EventDeliverySchema, a.batched())}, err
+	var written content
+	if !a.sub.Destination.IsWebHook() {
+		messages, err := a.messages()
+		if err != nil {
+			return content{}, err
+		}
+		if a.sub.Destination.Type().IsBroker() {
+			return content{body: messages[0].Body, message: &messages[0]}, nil
+		}
+		written.form = a.sub.Form
+		if written.body, written.contentType = a.sub.Form.Write(messages); written.body != nil {
+			written.own = true
+			return written, nil
+		}
+	}
+	var err error
+	written.body, err = event.Body(nil, a.work.Events(), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())
+	written.contentType = event.ContentType(a.sub.EventDeliverySchema, a.batched())
+	return written, err
 }
 
-// separateForm keeps the first member of a batch that was cut before the event subscription had a message format: a
-// message is about one event.
+// separateForm keeps the first member of a batch that was cut before the event subscription had a message format or
+// another destination: their requests have one event.
 func (a *attempt) separateForm() (left bool, err error) {
-	if len(a.work.Members) == 1 || !a.sub.MessageFormat.IsMessage() {
+	if len(a.work.Members) == 1 || !a.sub.MessageFormat.IsMessage() && a.sub.Destination.Type().Batches() {
 		return true, nil
 	}
 	first := a.work.Members[0].DeliveryID
@@ -118,6 +171,10 @@ func (a *attempt) separate(reason policy.Reason, stays func(*queue.Member) bool)
 // Source: Standard Webhooks, specification 1.0.0, webhook headers.
 func (a *attempt) header(at time.Time, sent content) http.Header {
 	h := make(http.Header, 10)
+	if sent.own {
+		h.Set("Content-Type", sent.contentType)
+		return h
+	}
 	first := &a.work.Members[0]
 	if a.sub.Headers != nil {
 		view := catalog.EventView(a.sub.Topic, &first.Event)
@@ -132,9 +189,7 @@ func (a *attempt) header(at time.Time, sent content) http.Header {
 	if len(a.work.Members) == 1 {
 		h.Set("Aeg-Output-Event-Id", first.SystemID.String())
 		if a.sub.EventDeliverySchema != event.CloudEvents {
-			// Not with control characters (RFC 9110, 5.5): net/http would reject each request with them.
-			control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-			if !strings.ContainsFunc(first.Event.DataVersion, control) {
+			if sendable(first.Event.DataVersion) {
 				h.Set("Aeg-Data-Version", first.Event.DataVersion)
 			}
 		}
@@ -152,4 +207,10 @@ func (a *attempt) header(at time.Time, sent content) http.Header {
 		h.Set("Webhook-Signature", a.sub.SigningKeys.Sign(id, at, sent.body))
 	}
 	return h
+}
+
+// sendable reports whether a header can carry the text: without control characters (RFC 9110, 5.5). net/http would reject
+// each request with them.
+func sendable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

@@ -195,7 +195,7 @@ func (a *attempt) sentHeaders(sent http.Header) []byte {
 			shown.Set(name, hidden)
 		}
 	}
-	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie", "Webhook-Signature"} {
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Servicebusauthorization", "Cookie", "Webhook-Signature"} {
 		hide(name)
 	}
 	for i := range a.sub.DeliveryAttributes {
@@ -215,6 +215,45 @@ func (a *attempt) secrets(resp endpoint.Response) *endpointconf.Secrets {
 		return a.sub.Secrets
 	}
 	return a.sub.Secrets.With(resp.Token, a.sub.Connection.OAuth2.ClientSecret)
+}
+
+// concludeLate records the response that came after the ack timeout.
+func (a *attempt) concludeLate(started time.Time, resp endpoint.Response) {
+	success, why, counts := lateVerdict(a.rules.Policy, a.sub.EndpointKind, resp.Result)
+	if !counts {
+		return
+	}
+	late := delivery.Late{Attempt: delivery.Attempt{
+		Decision: a.decision(policy.Verdict{}, nil), Request: a.request(started, resp), Probations: a.work.Probations,
+	}, BatchCreatedAt: a.work.BatchCreatedAt, Success: success, Why: why}
+	if success { // the timeout has counted as this request's failure
+		a.Gate.Observe(a.sub.ID, late.Outcome, resp.Result, resp.Duration)
+	}
+	ended, err := a.Recorder.RecordLate(context.Background(), late)
+	if err != nil {
+		a.log.Warn("a late response could not be recorded; the delivery is retried", "delivery", late.DeliveryID,
+			"batch", late.BatchID, "result", resp.Result.String(), "error", err)
+		return
+	}
+	if ended {
+		a.report(&late.Request, policy.Verdict{Action: policy.Delivered}, resp, a.work.Now(), true)
+	}
+}
+
+// lateVerdict decides about a call after its ack timeout. A success cancels the queued retry. A response that the
+// policy calls a failure is only noted: it must not end a delivery whose retry is already scheduled. Without a response
+// nothing is recorded.
+func lateVerdict(
+	p *policy.Policy, kind policy.EndpointKind, result policy.Result,
+) (success bool, why string, counts bool) {
+	const late = "response after the ack timeout: "
+	if result.Err != policy.ErrorNone || result.Status == 0 {
+		return false, "", false
+	}
+	if p.Cell(kind, result).Action == policy.ActionSuccess {
+		return true, late + result.String() + ": success", true
+	}
+	return false, late + result.String(), true
 }
 
 // maxRetryAfter keeps a huge header from overflowing; the time to live ends the wait long before.

@@ -134,6 +134,7 @@ func (a *instance) startEngine(ctx context.Context, o appOptions) error {
 	e.UserAgent = "postrider/" + version.Number()
 	e.AllowCIDR, e.AllowHTTP, e.DeadLetters = o.api.AllowCIDR, o.api.AllowHTTP, o.api.DeadLetters
 	e.MaxHeaderBytes = o.api.HeaderLimits.MaxValueBytes
+	e.Brokers = node.Brokers()
 	engine, err := jobs.New(a.store.Parts, e)
 	if err != nil {
 		return err
@@ -150,6 +151,9 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	api := o.api
 	api.Parts, api.Logger, api.Ready, api.Stopping, api.Counters = a.store.API(), o.log, a.isReady, run, counters
 	api.Metrics = metrics.NewHandler(a.store, a.engine, counters, string(o.role), o.log)
+	if a.engine != nil {
+		api.Look = a.engine.Look
+	}
 	srv, err := server.New(api)
 	if err != nil {
 		return err

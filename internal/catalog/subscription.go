@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"postrider/internal/access"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/postgres"
@@ -37,6 +38,11 @@ type Subscription struct {
 	EndpointHash []byte
 	// Headers are the prepared DeliveryAttributes; nil = none.
 	Headers *endpointconf.HeaderSet
+	// Form is that of a destination that is a service; nil = of others, or FormProblem: its settings cannot be used.
+	Form        destination.Form
+	FormProblem error
+	// MessageKey has the value of a broker's message key; nil = messages have none.
+	MessageKey *endpointconf.HeaderSet
 	// Secrets are removed from stored responses; nil = none.
 	Secrets              *endpointconf.Secrets
 	Hold                 HoldStatus
@@ -137,7 +143,23 @@ func (r records) open(sub *Subscription, row *subscriptionRow) error {
 	sub.SigningKeys, err = r.openSigning(row.SigningSealed)
 	sub.Headers = endpointconf.NewHeaderSet(sub.DeliveryAttributes)
 	sub.Secrets = sub.SubscriptionSpec.secrets()
+	sub.prepareDestination()
 	return err
+}
+
+// prepareDestination prepares what every delivery to a service or broker needs.
+func (s *Subscription) prepareDestination() {
+	if s.Destination.IsWebHook() || s.Destination.Properties == nil {
+		return
+	}
+	if !s.Destination.Type().IsBroker() {
+		s.Form, s.FormProblem = s.Destination.Form()
+	}
+	if key := s.Destination.Properties.MessageKey; key != "" && key != destination.KeyNone {
+		s.MessageKey = endpointconf.NewHeaderSet([]endpointconf.DeliveryAttribute{{
+			Name: "key", Type: endpointconf.AttributeDynamic, AttributeProperties: endpointconf.AttributeProperties{SourceField: key},
+		}})
+	}
 }
 
 // Get reads one event subscription; ErrNotFound.

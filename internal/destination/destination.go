@@ -9,8 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
+	"postrider/internal/endpointconf"
+	"postrider/internal/event"
 	"postrider/policy"
 )
 
@@ -175,9 +178,22 @@ type Form interface {
 	Authorize(h http.Header, body []byte, now time.Time, second bool) (url string, ok bool)
 	// Translate returns what a response means. text is the first 4 KiB of its body.
 	Translate(status int, h http.Header, text []byte) Result
-	// Look returns a request (GET or HEAD) that shows whether the entity exists and the key is right, and ok = false if
-	// the service has none.
-	Look(now time.Time) (url string, h http.Header, ok bool)
+	// Look returns a GET request that shows whether the entity exists and the key is right. ok is false if the service has
+	// none, or no second key is set.
+	Look(now time.Time, second bool) (url string, h http.Header, ok bool)
+}
+
+// Form returns the form of a service's requests; an error is a setting that cannot be used.
+func (d *Destination) Form() (Form, error)                              { panic("form") }
+func (d *Destination) Normalize() []policy.ValidationError              { panic("form") }
+func (d *Destination) Mistakes(s Surroundings) []policy.ValidationError { panic("form") }
+
+type Surroundings struct {
+	Attributes []endpointconf.DeliveryAttribute
+	Schema     event.Schema
+	OAuth2     bool
+	Allow      []netip.Prefix
+	AllowHTTP  bool
 }
 
 // Sender delivers messages to a broker. It is safe for concurrent use.

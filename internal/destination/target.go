@@ -3,6 +3,7 @@ package destination
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -91,25 +92,34 @@ func (r resource) parse(id string) (account, entity string, err error) {
 	return account, entity, nil
 }
 
-// secrets are the properties that are sealed and never shown.
+// SecretNames are the properties that are sealed and never shown.
+var SecretNames = []string{
+	"primaryKey", "secondaryKey", "sharedAccessSignature", "connectionString", "password", "credentials",
+}
+
+// secrets are the values of SecretNames.
 func (p *Properties) secrets() []*string {
 	return []*string{
 		&p.PrimaryKey, &p.SecondaryKey, &p.SharedAccessSignature, &p.ConnectionString, &p.Password, &p.Credentials,
 	}
 }
 
-// Secrets are the values that must not be shown or stored with a response.
-func (d *Destination) Secrets() (texts []string) {
+// SecretsByName are the secrets that are set, by the names of their properties.
+func (d *Destination) SecretsByName() map[string]string {
+	set := map[string]string{}
 	if d == nil || d.Properties == nil {
-		return nil
+		return set
 	}
-	for _, secret := range d.Properties.secrets() {
+	for i, secret := range d.Properties.secrets() {
 		if *secret != "" {
-			texts = append(texts, *secret)
+			set[SecretNames[i]] = *secret
 		}
 	}
-	return texts
+	return set
 }
+
+// Secrets are the values that must not be shown or stored with a response.
+func (d *Destination) Secrets() []string { return slices.Collect(maps.Values(d.SecretsByName())) }
 
 // WithoutSecrets returns what may be shown.
 func (d *Destination) WithoutSecrets() *Destination {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -15,6 +16,7 @@ import (
 	"net/url"
 	"time"
 
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/policy"
 )
@@ -56,6 +58,10 @@ type Options struct {
 	MaxIdleConnections int
 	// Sent is called when a request has been written; nil = none.
 	Sent func()
+	// Open opens clients of brokers, by their type of destination.
+	Open map[destination.Type]destination.Open
+	// Log is the log of clients of brokers.
+	Log *slog.Logger
 }
 
 // Client sends requests. Their context is not that of their job: only the ack timeout and the engine's stop end them.
@@ -64,6 +70,7 @@ type Client struct {
 	requests   context.Context //nolint:containedctx // the requests' lifetime, cut by the engine's stop
 	transports *transports
 	tokens     *tokens
+	brokers    *brokers
 }
 
 // NewClient returns a client. The end of requests cuts all its requests.
@@ -79,12 +86,16 @@ func NewClient(requests context.Context, o Options) *Client {
 	}
 	return &Client{
 		lateCalls: lateCalls{open: map[*Call]*time.Timer{}}, requests: requests, transports: t,
-		tokens: newTokens(requests, o.UserAgent, t.roundTrip),
+		tokens:  newTokens(requests, o.UserAgent, t.roundTrip),
+		brokers: &brokers{open: o.Open, log: o.Log, clients: map[brokerKey]*broker{}},
 	}
 }
 
-// CloseIdle closes all idle connections.
-func (c *Client) CloseIdle() { c.transports.close() }
+// CloseIdle closes all idle connections, and the clients of brokers.
+func (c *Client) CloseIdle() {
+	c.transports.close()
+	c.brokers.closeAll()
+}
 
 // Request is a POST to an endpoint.
 type Request struct {
@@ -97,6 +108,10 @@ type Request struct {
 	AckTimeout time.Duration
 	// Window is how long after the request a late response still counts; up to the ack timeout there is none.
 	Window time.Duration
+	// Translate returns what a response means; nil = its status counts.
+	Translate func(status int, h http.Header, text []byte) destination.Result
+	// Second returns URL and headers with the second key, for a request whose first key was rejected; nil = there is none.
+	Second func() (url string, h http.Header)
 }
 
 // Done gets the result of an attempt. Its error is ErrInterrupted or nil; an endpoint's failure is a Response. If Done
@@ -107,15 +122,22 @@ type Done func(Response, error) error
 // done once: at the ack timeout on another goroutine if the call stays open, else on this one. late then gets the
 // response of a call that stayed open, unless the attempt is repeated. WaitLate waits for late. done must not panic.
 func (c *Client) Send(r *Request, done Done, late func(Response)) {
-	if r.Connection.OAuth2 == nil {
-		c.call(newCall(r, ""), done, late)
-	} else {
+	switch {
+	case r.Connection.OAuth2 != nil:
 		c.sendAuthorized(r, done, late)
+	case r.Second != nil:
+		rejected := func() bool { return true }
+		c.sendTwice(newCall(r, ""), rejected, func(second Request) (*Call, error) {
+			second.URL, second.Header = r.Second()
+			return newCall(&second, ""), nil
+		}, done, late)
+	default:
+		c.call(newCall(r, ""), done, late)
 	}
 }
 
 // sendAuthorized sends a second request if the endpoint rejects a token that is not new: the token may have been
-// revoked, and a policy may never retry 401. Both are one attempt, whose result is the second response.
+// revoked, and a policy may never retry 401.
 func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 	began := time.Now()
 	token, problem := c.Token(r.Connection)
@@ -129,28 +151,40 @@ func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 		_ = done(resp, nil)
 		return
 	}
-	second := *r
-	second.Body = r.Body.again() // kept until the response
-	defer second.Body.Drop()
-	var rejected *Response
-	c.call(newCall(r, token), func(resp Response, err error) error {
-		if err == nil && resp.Result.Status == http.StatusUnauthorized && c.tokens.rejected(r.Connection, token) {
-			rejected = &resp
+	rejected := func() bool { return c.tokens.rejected(r.Connection, token) }
+	c.sendTwice(newCall(r, token), rejected, func(second Request) (*Call, error) {
+		another, err := c.Token(r.Connection)
+		return newCall(&second, another), err
+	}, done, late)
+}
+
+// sendTwice makes a second call if the first one's credentials are rejected. Both are one attempt, whose result is the
+// second response. next gets the request with its body. Without a call, the endpoint's 401 is the result.
+func (c *Client) sendTwice(
+	first *Call, rejected func() bool, next func(Request) (*Call, error), done Done, late func(Response),
+) {
+	again := *first.Request
+	again.Body = first.Body.again() // kept until the response
+	defer again.Body.Drop()
+	var unauthorized *Response
+	c.call(first, func(resp Response, err error) error {
+		if err == nil && resp.Result.Status == http.StatusUnauthorized && rejected() {
+			unauthorized = &resp
 			return nil
 		}
-		second.Body.Drop()
+		again.Body.Drop()
 		return done(resp, err)
 	}, late)
-	if rejected == nil {
+	if unauthorized == nil {
 		return
 	}
-	switch another, problem := c.Token(r.Connection); {
-	case errors.Is(problem, ErrInterrupted):
-		_ = done(*rejected, problem)
-	case problem != nil:
-		_ = done(*rejected, nil) // the endpoint's 401 is the result
+	switch second, err := next(again); {
+	case errors.Is(err, ErrInterrupted):
+		_ = done(*unauthorized, err)
+	case err != nil:
+		_ = done(*unauthorized, nil)
 	default:
-		c.call(newCall(&second, another), done, late)
+		c.call(second, done, late)
 	}
 }
 
@@ -238,6 +272,9 @@ func (c *Client) exchange(ctx context.Context, k *Call) (resp Response, err erro
 	defer func() { _ = received.Body.Close() }()
 	defer k.responded()()
 	resp.read(received)
+	if k.Translate != nil {
+		resp.translated(k.Translate(received.StatusCode, received.Header, resp.Excerpt))
+	}
 	resp.Duration = k.elapsed()
 	return resp, nil
 }

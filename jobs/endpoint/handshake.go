@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"time"
 
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
+	"postrider/policy"
 )
 
 // HandshakeRequest is one request of a handshake.
@@ -85,4 +87,53 @@ func (c *Client) exchangeHandshake(
 		return nil // only the headers count
 	}
 	return err
+}
+
+// lookByHTTP makes the request by which a service shows that the entity exists, with each key until one is accepted.
+func (c *Client) lookByHTTP(
+	ctx context.Context, d *destination.Destination, by *endpointconf.Connection,
+) (result destination.Result) {
+	form, err := d.Form()
+	if err != nil {
+		return destination.Result{Result: policy.Result{Err: policy.ErrorArgument}, Text: err.Error(), Cause: err}
+	}
+	for _, second := range []bool{false, true} {
+		address, h, ok := form.Look(time.Now(), second)
+		if !ok {
+			return result
+		}
+		result = c.look(ctx, form, address, h, by)
+		if result.Status != http.StatusUnauthorized {
+			return result
+		}
+	}
+	return result
+}
+
+func (c *Client) look(
+	ctx context.Context, form destination.Form, address string, h http.Header, by *endpointconf.Connection,
+) destination.Result {
+	failed := func(kind policy.ErrorKind, err error) destination.Result {
+		return destination.Result{Result: policy.Result{Err: kind}, Text: ErrorText(err), Cause: OriginalError(err)}
+	}
+	if by.OAuth2 != nil {
+		token, err := c.Token(by)
+		if err != nil {
+			return failed(policy.ErrorUnauthorized, err)
+		}
+		h.Set("Authorization", "Bearer "+token)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return failed(policy.ErrorArgument, err)
+	}
+	req.Header = h
+	req.Header.Set("User-Agent", c.transports.UserAgent)
+	resp, err := c.transports.roundTrip(req, by)
+	if err != nil {
+		return failed(errorKind(ctx, err), err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, MaxExcerptBytes)) // the status decides
+	return form.Translate(resp.StatusCode, resp.Header, text)
 }

@@ -74,7 +74,18 @@ func withSecrets(object []byte, s, before *catalog.SubscriptionSpec) []byte {
 	if s.MessageFormat.IsMessage() { // the path is a secret, too
 		base = s.EndpointBaseURL() + "/" + masked(s.EndpointURL, before.EndpointURL)
 	}
-	o["endpointUrl"] = base
+	if s.Destination.IsWebHook() {
+		o["endpointUrl"] = base
+	} else if d, _ := o["destination"].(map[string]any); d != nil {
+		properties, _ := d["properties"].(map[string]any)
+		for name, secret := range s.Destination.SecretsByName() {
+			was := ""
+			if !before.Destination.IsWebHook() {
+				was = before.Destination.SecretsByName()[name]
+			}
+			properties[name] = masked(secret, was)
+		}
+	}
 	if s.MessageFormat == message.PagerDuty || o["pagerDutyRoutingKey"] != nil {
 		o["pagerDutyRoutingKey"] = masked(s.PagerDutyRoutingKey, before.PagerDutyRoutingKey)
 	}

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"postrider/internal/access"
 	"postrider/internal/catalog"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
@@ -33,11 +35,15 @@ type Handlers struct {
 	// The rest is as in Options of package server.
 	DefaultValidation func(host string) catalog.EndpointValidation
 	ValidationWait    time.Duration
+	Look              Look
 	LeastKeyBytes     int // of access keys that a file declares, see spec.KeyProblem
 	Log               *slog.Logger
 
 	declaredPolicies map[string]*policy.Policy // those of a configuration that is compared
 }
+
+// Look checks that the target of a destination exists and accepts its credentials; see jobs.Engine.Look.
+type Look func(context.Context, *destination.Destination, *endpointconf.Connection) destination.Result
 
 // problems are the mistakes in one request, with checks of the management operations.
 type problems struct{ api.Problems }

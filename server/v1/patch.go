@@ -10,6 +10,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"postrider/internal/catalog"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/message"
 	"postrider/internal/postgres"
@@ -97,6 +98,9 @@ func (m *Handlers) patch(
 	if err != nil {
 		return nil, nil, false, err
 	}
+	if err := m.look(ctx, topic, name, &spec); err != nil {
+		return nil, nil, false, err
+	}
 	when = append(slices.Clone(when), postgres.Condition{Versions: []postgres.Version{before.Version}})
 	after, err = m.Parts.Subscriptions.Patch(ctx, topic, name, spec, when...)
 	if shook = errors.Is(err, postgres.ErrNotValidated); shook {
@@ -119,6 +123,7 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 		ClientCertificate struct{ Certificate *string }
 		OAuth2            struct{ TokenURL, ClientID *string }
 		MessageFormat     json.RawMessage
+		Destination       *struct{ EndpointType destination.Type }
 	}
 	_ = json.Unmarshal(patch, &named) // DecodeStrictly has accepted it
 	if named.EndpointURL != nil && *named.EndpointURL != stored.EndpointURL {
@@ -133,6 +138,12 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 		if stored.MessageFormat.IsMessage() && !next.IsMessage() {
 			stored.EndpointURL = "" // its path is a secret of a message's endpoint only, and would be shown
 		}
+	}
+	if next := named.Destination; next != nil {
+		if kind := cmp.Or(next.EndpointType, stored.Destination.Type()); kind != stored.Destination.Type() {
+			stored.Destination, stored.EndpointValidation, stored.EndpointURL = nil, "", "" // belong to the other type
+		}
+		stored.Destination = stored.Destination.WithoutSecrets() // kept if the patch has none, see KeepSecrets
 	}
 	stored.Connection = dropSecrets(stored.Connection, named.OAuth2.TokenURL, named.OAuth2.ClientID,
 		named.ClientCertificate.Certificate)

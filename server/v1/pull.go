@@ -2,7 +2,7 @@ package v1
 
 import (
 	"cmp"
-	"encoding/json"
+	"fmt"
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
@@ -37,7 +37,8 @@ func (p *problems) deliveryMode(t *catalog.Topic, s *catalog.SubscriptionSpec) (
 			catalog.ModeQueue, api.Shorten(s.RetryPolicy.Policy))
 		s.RetryPolicy.Policy = "" // for the checks of its limits
 	}
-	p.noRequests(s)
+	p.absent(s, spec.OfRequests, fmt.Sprintf("must be absent with deliveryMode %s: consumers receive the events; set it to "+
+		"null", catalog.ModeQueue))
 	aliases = map[string]string{}
 	if c.Queue != nil {
 		move(p, aliases, queuePath+".maxDeliveryCount", c.Queue.MaxDeliveryCount,
@@ -58,27 +59,6 @@ func (p *problems) deliveryMode(t *catalog.Topic, s *catalog.SubscriptionSpec) (
 		}
 	}
 	return aliases
-}
-
-// noRequests rejects settings of requests.
-func (p *problems) noRequests(s *catalog.SubscriptionSpec) {
-	text, err := json.Marshal(s)
-	if err != nil {
-		p.Check(err)
-		return
-	}
-	for i := range spec.Subscription {
-		setting := &spec.Subscription[i]
-		if !spec.OfRequests(setting) {
-			continue
-		}
-		value := spec.At(text, setting.Name)
-		isDefault := value == nil || string(value) == setting.Default || string(value) == "[]"
-		if !isDefault {
-			p.Value(setting.Name, "must be absent with deliveryMode %s: consumers receive the events; set it to null",
-				catalog.ModeQueue)
-		}
-	}
 }
 
 // move moves a value that was stated as alias to its name. Both are names of one setting.

@@ -15,6 +15,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
@@ -41,6 +42,7 @@ func (m *Handlers) checkSubscription(
 	aliases := found.deliveryMode(t, &stated)
 	pulled := stated.Pulled()
 	if !pulled {
+		m.destination(&found, &stated, &stored, t)
 		m.endpoint(&found, &stated, &stored)
 	}
 	stated.Filter = readFilter(stated.Filter)
@@ -78,7 +80,7 @@ func (m *Handlers) checkSubscription(
 	}
 	found.signingSecret(&stated.Signing)
 	found.expiration(stated.ExpirationTimeUTC, m.Parts.Clock.Now())
-	if stated.EndpointValidation == "" && !pulled {
+	if stated.EndpointValidation == "" && !pulled && stated.Destination.IsWebHook() {
 		stated.EndpointValidation = m.defaultValidation(&stated)
 	}
 	if rate := stated.DeliveryRate; rate != nil && rate.Limit == 0 {
@@ -130,6 +132,9 @@ func (p *problems) table(table []spec.Setting, settings any) {
 }
 
 func (m *Handlers) endpoint(found *problems, s, stored *catalog.SubscriptionSpec) {
+	if !s.Destination.IsWebHook() {
+		return
+	}
 	if s.EndpointURL == "" && stored.MessageFormat.IsMessage() && !s.MessageFormat.IsMessage() {
 		found.Value("endpointUrl", "is required if messageFormat becomes %s: the path of the stored one is a secret",
 			message.None)
@@ -290,7 +295,9 @@ func (p *problems) retryPolicy(under *policy.Policy, t *catalog.Topic, s *catalo
 	if s.Pulled() {
 		return
 	}
-	p.Check(under.CheckBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes))
+	if s.Destination.Type() != destination.EventHub { // Event Grid sends batches to event hubs under every policy
+		p.Check(under.CheckBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes))
+	}
 }
 
 // namespaceNames moves the limits to the names that are stored. It returns false after a mistake.

@@ -268,6 +268,7 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 	}
 	effective := &shown.SubscriptionSpec
 	effective.EndpointURL, effective.PagerDutyRoutingKey = "", ""
+	effective.Destination = s.Destination.WithoutSecrets()
 	effective.RetryPolicy.MaxDeliveryAttempts = limitOf(rules.Limits.MaxAttempts)
 	effective.RetryPolicy.EventTimeToLiveInMinutes = new(minutes(rules.Limits.TTL))
 	if s.EventRetentionInDays > 0 { // of a namespace topic

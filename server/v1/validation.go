@@ -85,6 +85,9 @@ func SkipLocal(allowed []netip.Prefix) func(host string) catalog.EndpointValidat
 func (m *Handlers) put(
 	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition,
 ) (*catalog.Subscription, bool, error) {
+	if err := m.look(ctx, topic.Name, name, &spec); err != nil {
+		return nil, false, err
+	}
 	sub, made, err := m.Parts.Subscriptions.Put(ctx, topic.Name, name, spec, when...)
 	if errors.Is(err, postgres.ErrNotValidated) {
 		return m.putValidated(ctx, topic, name, spec, when...)
@@ -145,6 +148,11 @@ func (m *Handlers) ValidateSubscription(ctx context.Context, r *SubscriptionPath
 		return nil, api.RejectConflict(api.ConflictCodeNoEndpoint,
 			"event subscription %q of topic %q has no endpoint: its deliveryMode is %s", r.Subscription, r.Topic,
 			catalog.ModeQueue)
+	}
+	if !sub.Destination.IsWebHook() {
+		return nil, api.RejectConflict(api.ConflictCodeNoEndpoint,
+			"event subscription %q of topic %q has no handshake: its destination is a %s", r.Subscription, r.Topic,
+			sub.Destination.Type())
 	}
 	topic, err := m.Parts.Topic(ctx, r.Topic)
 	if err != nil {
