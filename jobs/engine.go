@@ -353,9 +353,11 @@ func (e *Engine) Stop(ctx context.Context) error {
 }
 
 // Look checks that the target of a destination exists and accepts its credentials, if its protocol can show that without
-// a message.
-func (e *Engine) Look(ctx context.Context, d *destination.Destination, by *endpointconf.Connection) destination.Result {
-	return e.deliverer.endpoint.Look(ctx, d, by)
+// a message. now is the database's time.
+func (e *Engine) Look(
+	ctx context.Context, now time.Time, d *destination.Destination, by *endpointconf.Connection,
+) destination.Result {
+	return e.deliverer.endpoint.Look(ctx, now, d, by)
 }
 
 func within(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog/spec"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
@@ -39,6 +40,13 @@ func fullSpec() SubscriptionSpec {
 				},
 			},
 		},
+		Destination: &destination.Destination{EndpointType: destination.Kafka, Properties: &destination.Properties{
+			ResourceID: "r", Endpoint: "e", EntityName: "n", QueueName: "q", QueueMessageTimeToLiveInSeconds: new(3),
+			SharedAccessKeyName: "k", PrimaryKey: "planted", SecondaryKey: "planted", SharedAccessSignature: "planted",
+			ConnectionString: "planted", Servers: []string{"s"}, TLS: new(true), Topic: "t", ContentMode: destination.Binary,
+			MessageKey: destination.KeyID, SASLMechanism: destination.SASLPlain, Subject: "u", Stream: "m", Username: "n",
+			Password: "planted", Credentials: "planted", MaxMessageSizeInKilobytes: new(5),
+		}},
 		EndpointURL: "https://example.com/?code=planted", EndpointKind: policy.KindWebhook,
 		EventDeliverySchema: event.EventGrid, EndpointValidation: ValidationRequired,
 		RetryPolicy: RetryPolicySpec{

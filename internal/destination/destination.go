@@ -51,7 +51,7 @@ func Types() []string {
 // Without one, or with WebHook, it is the URL of endpointUrl.
 type Destination struct {
 	EndpointType Type `json:"endpointType"`
-	// Properties of the type; absent for WebHook.
+	// Settings of the type; absent for WebHook.
 	Properties *Properties `json:"properties,omitempty"`
 }
 

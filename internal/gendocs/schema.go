@@ -158,7 +158,7 @@ var schemaEnums = map[string]bool{"KeyScope": true, "UserRole": true}
 // schemaNames are the names of components that differ from those of the types.
 var schemaNames = map[string]string{
 	"Audit": "AuditEntry", "Member": "BatchMember", "MemberPage": "BatchMemberPage", "Attempt": "DeliveryAttempt",
-	"Cell":  "StatusCell",
+	"Cell": "StatusCell", "Properties": "DestinationProperties",
 	"Scope": "KeyScope", "Role": "UserRole", "Saved": "SavedQuery",
 	"SavedPage": "SavedQueryPage", "Column": "QueryColumn",
 }
@@ -234,6 +234,8 @@ var settingsOf = map[string]struct {
 	"ClientCertificate":     {spec.Subscription, "clientCertificate.", true},
 	"DeadLetterDestination": {spec.Subscription, "deadLetterDestination.", true},
 	"DeadLetterProperties":  {spec.Subscription, "deadLetterDestination.properties.", true},
+	"Destination":           {spec.Subscription, "destination.", true},
+	"DestinationProperties": {spec.Subscription, "destination.properties.", true},
 	"DeliveryRate":          {spec.Subscription, "deliveryRate.", true},
 	"DeliveryConfiguration": {spec.Subscription, "deliveryConfiguration.", true},
 	"QueueSettings":         {spec.Subscription, "deliveryConfiguration.queue.", true},
@@ -263,7 +265,7 @@ func setting(schema, member string, property *yaml.Node) bool {
 	if s == nil {
 		return false
 	}
-	help := s.Help
+	help := s.Text()
 	if s.Default != "" {
 		help += " Default: " + s.Default + "."
 	}

@@ -64,8 +64,10 @@ func (c *Client) SendMessage(r *MessageRequest, done Done) error {
 }
 
 // Look checks that the target of a destination exists and accepts its credentials, if its protocol can show that
-// without a message. Otherwise the result is a success.
-func (c *Client) Look(ctx context.Context, d *destination.Destination, by *endpointconf.Connection) destination.Result {
+// without a message. Otherwise the result is a success. now is the database's time.
+func (c *Client) Look(
+	ctx context.Context, now time.Time, d *destination.Destination, by *endpointconf.Connection,
+) destination.Result {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if d.Type().IsBroker() {
@@ -76,7 +78,7 @@ func (c *Client) Look(ctx context.Context, d *destination.Destination, by *endpo
 		defer release()
 		return sender.Look(ctx)
 	}
-	return c.lookByHTTP(ctx, d, by)
+	return c.lookByHTTP(ctx, now, d, by)
 }
 
 // translated sets what the retry policy sees to a destination's own result.

@@ -91,14 +91,14 @@ func (c *Client) exchangeHandshake(
 
 // lookByHTTP makes the request by which a service shows that the entity exists, with each key until one is accepted.
 func (c *Client) lookByHTTP(
-	ctx context.Context, d *destination.Destination, by *endpointconf.Connection,
+	ctx context.Context, now time.Time, d *destination.Destination, by *endpointconf.Connection,
 ) (result destination.Result) {
 	form, err := d.Form()
 	if err != nil {
 		return destination.Result{Result: policy.Result{Err: policy.ErrorArgument}, Text: err.Error(), Cause: err}
 	}
 	for _, second := range []bool{false, true} {
-		address, h, ok := form.Look(time.Now(), second)
+		address, h, ok := form.Look(now, second)
 		if !ok {
 			return result
 		}

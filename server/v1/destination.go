@@ -79,7 +79,7 @@ func (m *Handlers) look(ctx context.Context, topic, name string, s *catalog.Subs
 	if err != nil || reflect.DeepEqual(stored.Destination, s.Destination) && reflect.DeepEqual(stored.Connection, by) {
 		return nil //nolint:nilerr // Put reports it
 	}
-	result := m.Look(ctx, s.Destination, &by)
+	result := m.Look(ctx, m.Parts.Clock.Now(), s.Destination, &by)
 	if result.Err == policy.ErrorNone && (result.Status == 0 || result.Status < http.StatusMultipleChoices) {
 		return nil
 	}

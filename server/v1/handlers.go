@@ -43,7 +43,7 @@ type Handlers struct {
 }
 
 // Look checks that the target of a destination exists and accepts its credentials; see jobs.Engine.Look.
-type Look func(context.Context, *destination.Destination, *endpointconf.Connection) destination.Result
+type Look func(context.Context, time.Time, *destination.Destination, *endpointconf.Connection) destination.Result
 
 // problems are the mistakes in one request, with checks of the management operations.
 type problems struct{ api.Problems }

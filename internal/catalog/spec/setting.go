@@ -62,6 +62,18 @@ type Setting struct {
 	Listed bool
 }
 
+// Text is Help, which begins with the types of destinations that have the setting if others do not.
+func (s *Setting) Text() string {
+	if s.Section != Destination || s.Of == nil {
+		return s.Help
+	}
+	names := make([]string, len(s.Of))
+	for i, t := range s.Of {
+		names[i] = string(t)
+	}
+	return "Of " + strings.Join(names, ", ") + ": " + s.Help
+}
+
 // FlagName is the name of the setting's command-line flag; "" if it has none. It is the last part of the setting's
 // name in lower case: max-delivery-attempts.
 func (s *Setting) FlagName() string {

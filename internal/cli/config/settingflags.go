@@ -64,7 +64,7 @@ func flagType(s *spec.Setting) reflect.Type {
 
 // flagTag is the tag of the flag's field for kong.
 func flagTag(s *spec.Setting, group string) reflect.StructTag {
-	help, separator := s.Help, ""
+	help, separator := s.Text(), ""
 	if limits := s.Limits(); limits != "" {
 		help += " " + strings.ToUpper(limits[:1]) + limits[1:] + "."
 	}

@@ -14,6 +14,7 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
+	"postrider/internal/destination"
 	"postrider/internal/terminal"
 	v1 "postrider/server/v1"
 )
@@ -48,7 +49,6 @@ func NewSubscriptionCmd() (c SubscriptionCmd) {
 // Azure CLI reference, az eventgrid event-subscription create and update, 2026-05.
 type SettingFlags struct {
 	TableFlags
-	EndpointType       string `help:"Type of the endpoint: webhook." placeholder:"TYPE"`
 	DeadletterEndpoint string `name:"deadletter-endpoint" help:"Destination of events that cannot be delivered: rows, none, a location that serve allows (file://, s3://, azblob://), or the resource id of a storage container." placeholder:"WHERE"`
 }
 
@@ -58,14 +58,24 @@ func newSettingFlags(table []spec.Setting) SettingFlags {
 
 // Settings returns the settings of the flags in the form of the REST API.
 func (f *SettingFlags) Settings(stdin io.Reader) (rest.Object, error) {
-	if f.EndpointType != "" && !strings.EqualFold(f.EndpointType, "webhook") {
-		return nil, terminal.Usagef("--endpoint-type %s: postrider delivers to webhook endpoints only", f.EndpointType)
-	}
 	settings, err := f.TableFlags.Settings(stdin)
-	if err == nil && f.DeadletterEndpoint != "" {
+	if err != nil {
+		return nil, err
+	}
+	if f.DeadletterEndpoint != "" {
 		settings["deadLetterDestination"] = deadLettersTo(f.DeadletterEndpoint)
 	}
-	return settings, err
+	kind := rest.TextAt(settings, "destination.endpointType")
+	if endpoint, given := settings["endpointUrl"].(string); given && kind != "" && kind != string(destination.WebHook) {
+		// The Azure CLI has one flag for URLs and resource ids.
+		delete(settings, "endpointUrl")
+		property := "resourceId"
+		if strings.Contains(endpoint, "://") {
+			property = "endpoint"
+		}
+		setAt(settings, "destination.properties."+property, endpoint)
+	}
+	return settings, nil
 }
 
 type subscriptionArgs struct {
