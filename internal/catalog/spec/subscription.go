@@ -105,7 +105,7 @@ var Subscription = []Setting{
 	},
 	{
 		Name: "destination.properties.resourceId", Section: Destination, Label: "Resource id", Kind: Text, Max: 1024,
-		Of: azure, Flag: "resource-id", Default: "none; this or endpoint is required",
+		Of: azure, Flag: "destination-resource-id", Default: "none; this or endpoint is required",
 		Help: "Azure resource id of the queue, topic, hub or hybrid connection, or of the storage account. It stands for " +
 			"the host in the public cloud.",
 		Example: "/subscriptions/…/providers/Microsoft.ServiceBus/namespaces/shop/queues/orders",

@@ -26,7 +26,6 @@ type azureFlags struct {
 	DeliveryIdentityEndpointType azureOnly `hidden:"" instead:"managed identities exist only in Azure; use --endpoint"`
 	DeadletterIdentity           azureOnly `hidden:"" name:"deadletter-identity" instead:"managed identities exist only in Azure; use --deadletter-endpoint alone"`
 	DeadletterIdentityEndpoint   azureOnly `hidden:"" name:"deadletter-identity-endpoint" instead:"managed identities exist only in Azure; use --deadletter-endpoint"`
-	StorageQueueTTL              azureOnly `hidden:"" name:"storage-queue-msg-ttl" aliases:"qttl" instead:"events are not delivered to storage queues: --endpoint is a URL"`
 
 	Add    azureOnly `hidden:"" instead:"each setting has its own flag"`
 	Set    azureOnly `hidden:"" instead:"each setting has its own flag"`
