@@ -27,7 +27,8 @@ COMMENT ON COLUMN postrider.topics.relay IS
 
 CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
-       coalesce(s.settings ->> 'endpointKind', 'webhook') AS endpoint_kind, s.event_delivery_schema,
+       coalesce(s.settings ->> 'endpointKind',
+                CASE o.destination WHEN 'WebHook' THEN 'webhook' ELSE 'azure-resource' END) AS endpoint_kind, s.event_delivery_schema,
        s.retry_policy,
        postrider_internal.max_attempts(o.attempts, p) AS max_delivery_attempts,
        postrider_internal.time_to_live(o.minutes, t.event_retention_in_days, p) AS event_time_to_live_in_minutes,
@@ -38,8 +39,11 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        ) AS dead_letter_destination,
        o.behavior,
        coalesce((o.settings ->> 'maxEventsPerBatch')::integer,
-                CASE WHEN o.settings ? 'preferredBatchSizeInKilobytes' THEN 10 ELSE 1 END) AS max_events_per_batch,
-       coalesce((o.settings ->> 'preferredBatchSizeInKilobytes')::integer, 64) AS preferred_batch_size_in_kilobytes,
+                CASE WHEN o.settings ->> 'preferredBatchSizeInKilobytes' IS NOT NULL THEN 10
+                     WHEN o.destination = 'EventHub' THEN 100 ELSE 1 END) AS max_events_per_batch,
+       coalesce((o.settings ->> 'preferredBatchSizeInKilobytes')::integer,
+                CASE WHEN o.destination = 'EventHub' AND o.settings ->> 'maxEventsPerBatch' IS NULL THEN 192 ELSE 64 END
+       ) AS preferred_batch_size_in_kilobytes,
        (o.settings ->> 'maxConcurrentDeliveries')::integer AS max_concurrent_deliveries,
        nullif(o.settings -> 'deliveryRate', 'null') AS delivery_rate, s.provisioning_state,
        h.hold, h.cause AS hold_cause, h.since AS hold_since,
@@ -66,7 +70,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        o.settings ? 'clientCertificate' AS client_certificate,
        o.settings #>> '{oauth2,tokenUrl}' AS oauth2_token_url, s.id AS subscription_id,
        CASE WHEN s.pulled THEN 'Queue' ELSE 'Push' END AS delivery_mode, s.lock_duration,
-       coalesce(o.settings ->> 'messageFormat', 'None') AS message_format
+       coalesce(o.settings ->> 'messageFormat', 'None') AS message_format, o.destination AS destination_type
   FROM postrider_internal.event_subscriptions s
   JOIN postrider_internal.topics t ON t.id = s.topic_id
   JOIN postrider_internal.retry_policies p ON p.name = s.retry_policy
@@ -74,6 +78,7 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
  CROSS JOIN LATERAL (SELECT s.settings::jsonb AS settings OFFSET 0) j
  CROSS JOIN LATERAL (
        SELECT j.settings, coalesce(j.settings ->> 'behavior', 'safe') AS behavior,
+              coalesce(j.settings #>> '{destination,endpointType}', 'WebHook') AS destination,
               (j.settings #>> '{retryPolicy,maxDeliveryAttempts}')::integer AS attempts,
               (j.settings #>> '{retryPolicy,eventTimeToLiveInMinutes}')::integer AS minutes) o
  WHERE s.deleted_at IS NULL;
@@ -84,8 +89,12 @@ COMMENT ON COLUMN postrider.event_subscriptions.topic IS 'Topic whose events it 
 COMMENT ON COLUMN postrider.event_subscriptions.subscription IS
     'Name of the event subscription, unique within its topic.';
 COMMENT ON COLUMN postrider.event_subscriptions.endpoint_base_url IS
-    'Endpoint that receives the events, without the query string, and without the path if message_format is not None. '
-    'Empty if delivery_mode is Queue.';
+    'Endpoint that receives the events, without the query string, and without the path if message_format is not None; '
+    'for another destination_type than WebHook its target, such as kafka://server:9093/topic. Empty if '
+    'delivery_mode is Queue.';
+COMMENT ON COLUMN postrider.event_subscriptions.destination_type IS
+    'Type of the destination: WebHook, StorageQueue, ServiceBusQueue, ServiceBusTopic, EventHub, HybridConnection, '
+    'Kafka or NatsJetStream. Without meaning if delivery_mode is Queue.';
 COMMENT ON COLUMN postrider.event_subscriptions.message_format IS
     'Of topic postrider.system: the service that gets each event as a message: Slack, Teams or PagerDuty; None = none.';
 COMMENT ON COLUMN postrider.event_subscriptions.delivery_mode IS
