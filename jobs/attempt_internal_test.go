@@ -78,6 +78,7 @@ func TestLateVerdict(t *testing.T) {
 		"a failure":                   {policy.Result{Status: 503}, false, "response after the ack timeout: 503"},
 		"a failure never retried":     {policy.Result{Status: 400}, false, "response after the ack timeout: 400"},
 		"no success under the policy": {policy.Result{Status: 302}, false, "response after the ack timeout: 302"},
+		"a broker's response":         {policy.Result{Err: policy.ErrorFull}, false, "response after the ack timeout: full"},
 		"the window is over":          {policy.Result{Err: policy.ErrorTimeout}, false, ""},
 		"the connection broke":        {policy.Result{Err: policy.ErrorSocket}, false, ""},
 		"interrupted":                 {policy.Result{}, false, ""},

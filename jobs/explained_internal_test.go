@@ -49,7 +49,7 @@ func everyResult() (all []policy.Result) {
 	}
 	for _, kind := range []policy.ErrorKind{
 		policy.ErrorTimeout, policy.ErrorCanceled, policy.ErrorSocket, policy.ErrorDNS, policy.ErrorUnauthorized,
-		policy.ErrorArgument,
+		policy.ErrorArgument, policy.ErrorFull, policy.ErrorDisabled, policy.ErrorSession,
 	} {
 		all = append(all, policy.Result{Err: kind})
 	}
@@ -197,11 +197,13 @@ func expectedHold(scope policy.ProbationScope, behavior policy.Behavior, result 
 		return map[string]time.Duration{
 			"429": 10 * time.Second, "503": 10 * time.Second, "408": 10 * time.Second, "timeout": 10 * time.Second,
 			"socket": 30 * time.Second, "dns": 5 * time.Minute, "401": 5 * time.Minute, "unauthorized": 5 * time.Minute,
-			"403": 5 * time.Minute, "404": 5 * time.Minute,
+			"403": 5 * time.Minute, "404": 5 * time.Minute, "full": 5 * time.Minute, "disabled": 5 * time.Minute,
 		}[result.String()]
 	case behavior == policy.BehaviorDocumented:
 		return 5 * time.Minute
 	case result.Err == policy.ErrorUnauthorized || result.Err == policy.ErrorArgument: // no request was sent
+		return 0
+	case result.Err == policy.ErrorSession: // of the event
 		return 0
 	case result.Err != "" || result.Status >= 500:
 		return 5 * time.Minute

@@ -247,7 +247,7 @@ func lateVerdict(
 	p *policy.Policy, kind policy.EndpointKind, result policy.Result,
 ) (success bool, why string, counts bool) {
 	const late = "response after the ack timeout: "
-	if result.Err != policy.ErrorNone || result.Status == 0 {
+	if !result.Responded() {
 		return false, "", false
 	}
 	if p.Cell(kind, result).Action == policy.ActionSuccess {

@@ -267,8 +267,8 @@ COMMENT ON VIEW postrider.retry_policy_cells IS
 COMMENT ON COLUMN postrider.retry_policy_cells.policy IS 'Name of the policy.';
 COMMENT ON COLUMN postrider.retry_policy_cells.endpoint_kind IS 'webhook or azure-resource.';
 COMMENT ON COLUMN postrider.retry_policy_cells.condition IS
-    'A status, an error (timeout, canceled, socket, dns, unauthorized, argument), or other: every status and error '
-    'without a row.';
+    'A status, an error (timeout, canceled, socket, dns, unauthorized, argument), a response of a broker (full, '
+    'disabled, session), or other: every status, error and response without a row.';
 COMMENT ON COLUMN postrider.retry_policy_cells.action IS
     'success, retry, never, or never_if_dead_letter: never if dead letters are kept, otherwise retry.';
 COMMENT ON COLUMN postrider.retry_policy_cells.min_delay_seconds IS 'Shortest delay of a retry after the failure.';

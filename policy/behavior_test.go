@@ -93,6 +93,11 @@ func TestResolvedRulesDecide(t *testing.T) {
 		require.Equal(t, policy.Retry, decide("namespace-2023", retried, row.met, 0).Action, row.met)
 	}
 	require.Equal(t, policy.Drop, decide("namespace-2023", retried, status(404), 0).Action, "a response is no error")
+	for _, row := range brokerTable {
+		own := copyOf(t, "ga-2021", neverAfter(row.met.String(), 0)).Resolve(safe)
+		a := firstAttempt(own.Policy, row.met)
+		require.Equal(t, policy.Drop, policy.Decide(own.Policy, a).Action, "%s: a broker's response is no error", row.met)
+	}
 	never := policy.Overrides{RetryTransportErrors: ptr(false)}
 	require.Equal(t, policy.DeadLetter, decide("namespace-2023", never, failure(policy.ErrorTimeout), 0).Action,
 		"its own property wins")

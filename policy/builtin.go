@@ -131,7 +131,7 @@ func since2019(p *Policy) {
 // Its list of errors "never retried" includes timeouts and broken sockets. BehaviorDocumented takes it literally;
 // BehaviorSafe retries them after their MinDelay, because a receiver that restarts refuses connections. 413 is missing
 // in that list, but the page's text and table end it; 401 and 404 are in the list, but the table retries them for
-// Azure's own endpoints.
+// Azure's own endpoints. The list names no response of a broker: those are retried as all others.
 func namespace2023() Policy {
 	p := classic("namespace-2023", "Microsoft, Event Grid namespace push delivery and retry, 2023-11")
 	since2019(&p)
@@ -149,7 +149,8 @@ func namespace2023() Policy {
 	p.Probation = Probation{
 		Scope: ProbationEventSubscription, Trigger: 1, Action: ProbationDocumented, ByOutcome: holdsByOutcome(),
 	}
-	failures := on(ActionNever, 10*second, errorConditions...)
+	failures := slices.Concat(
+		on(ActionNever, 10*second, transportErrors...), on(ActionRetry, 10*second, brokerResponses...))
 	p.Cells = slices.Concat(
 		cells(KindWebhook, success2019, on(ActionNever, 0, "400", "401", "403", "404", "413", "414"), waits2019, failures),
 		cells(KindAzureResource, success2019, on(ActionNever, 0, "400", "403", "413", "414"),
@@ -190,12 +191,14 @@ func holdsByOutcome() Holds {
 }
 
 var (
-	errorConditions = []string{
+	transportErrors = []string{
 		string(ErrorTimeout), string(ErrorCanceled), string(ErrorSocket),
 		string(ErrorDNS), string(ErrorUnauthorized), string(ErrorArgument),
 	}
-	success2019 = on(ActionSuccess, 0, "200", "201", "202", "203", "204")
-	waits2019   = slices.Concat(
+	brokerResponses = []string{string(ErrorFull), string(ErrorDisabled), string(ErrorSession)}
+	errorConditions = slices.Concat(transportErrors, brokerResponses)
+	success2019     = on(ActionSuccess, 0, "200", "201", "202", "203", "204")
+	waits2019       = slices.Concat(
 		on(ActionRetry, 2*minute, "408"),
 		on(ActionRetry, 30*second, "503"),
 		on(ActionRetry, 10*second, conditionOther),

@@ -52,7 +52,7 @@ func (c Cap) at(value int) Cap {
 }
 
 // After returns the cap after an attempt. Only an attempt without a response (timeout, socket, dns) halves it: an
-// endpoint that responds, even with 408 or 503, keeps up with its requests, and the status table has its waits. A
+// endpoint that responds, even with 408, 503 or full, keeps up with its requests, and the status table has its waits. A
 // request that postrider canceled or never sent does not count.
 func (c Cap) After(o Outcome, r Result) Cap {
 	switch {

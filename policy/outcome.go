@@ -6,8 +6,9 @@ import "strconv"
 // letter properties). It is the same in JSON, SQL and logs.
 type Outcome string
 
-// The outcomes. Classify returns none of those below OutcomeGenericError: they are for attempts without a response, or
-// for causes that only Event Grid's own destinations report and that the probation table lists.
+// The outcomes. Classify returns none from OutcomeProbation to OutcomeRejected: they are for attempts without a request
+// or a response, and for consumers. No attempt has OutcomeDelivering or OutcomeInvalidAzureFunctionDestination, which
+// are words of Event Grid.
 const (
 	OutcomeDelivered       Outcome = "Delivered"       // the endpoint accepted the event
 	OutcomeBadRequest      Outcome = "BadRequest"      // 400
@@ -29,8 +30,12 @@ const (
 	OutcomeExpired      Outcome = "Expired"      // a consumer received the event and its lock expired
 	OutcomeRejected     Outcome = "Rejected"     // a consumer received the event and rejected it
 
-	OutcomeDisabled Outcome = "Disabled" // of Event Grid's own destinations only
-	OutcomeFull     Outcome = "Full"     // of Event Grid's own destinations only
+	OutcomeDisabled Outcome = "Disabled" // the broker's queue, topic or event hub does not accept messages
+	OutcomeFull     Outcome = "Full"     // the broker's queue, topic or event hub has reached its size or another limit
+	// a Service Bus queue or topic with sessions received an event without a session id
+	OutcomeSessionQueueNotSupported Outcome = "SessionQueueNotSupported"
+	// of Event Grid only: an attempt in progress, which has no outcome here
+	OutcomeDelivering Outcome = "Delivering"
 	// of Event Grid's own destinations only
 	OutcomeInvalidAzureFunctionDestination Outcome = "InvalidAzureFunctionDestination"
 )
@@ -55,10 +60,10 @@ func (o Outcome) Sentence() string {
 	return string(o)
 }
 
-// ErrorKind says why an attempt has no HTTP response; "" = it has one.
+// ErrorKind says why an attempt has no HTTP response, or how a broker rejected the event; "" = a status says it.
 type ErrorKind string
 
-// The kinds of error.
+// The kinds of error. The last three are responses of a broker, see Result.Responded.
 const (
 	ErrorNone         ErrorKind = ""
 	ErrorTimeout      ErrorKind = "timeout"      // no response within the ack timeout
@@ -67,6 +72,9 @@ const (
 	ErrorDNS          ErrorKind = "dns"          // the host name could not be resolved
 	ErrorUnauthorized ErrorKind = "unauthorized" // no credentials for the request, such as a missing OAuth token
 	ErrorArgument     ErrorKind = "argument"     // the endpoint's URL is malformed or its address must not be called
+	ErrorFull         ErrorKind = "full"         // the broker's queue, topic or event hub has reached a limit
+	ErrorDisabled     ErrorKind = "disabled"     // the broker's queue, topic or event hub does not accept messages
+	ErrorSession      ErrorKind = "session"      // the broker requires a session id, which the event lacks
 )
 
 var errorOutcomes = map[ErrorKind]Outcome{
@@ -76,6 +84,9 @@ var errorOutcomes = map[ErrorKind]Outcome{
 	ErrorDNS:          OutcomeResolutionError,
 	ErrorUnauthorized: OutcomeUnauthorized,
 	ErrorArgument:     OutcomeGenericError,
+	ErrorFull:         OutcomeFull,
+	ErrorDisabled:     OutcomeDisabled,
+	ErrorSession:      OutcomeSessionQueueNotSupported,
 }
 
 // EndpointKind is the column of Event Grid's status tables: since 2020 they retry 401 and 404 of Azure's own endpoints,
@@ -91,7 +102,20 @@ const (
 // Result is the result of one attempt. One of the two fields is set.
 type Result struct {
 	Status int       // HTTP status of the response
-	Err    ErrorKind // why there is no response
+	Err    ErrorKind // why there is no response, or a broker's response
+}
+
+// Responded reports whether the endpoint responded: with a status, or as a broker that rejected the event. Otherwise
+// Err, if set, is a transport error.
+func (r Result) Responded() bool {
+	switch r.Err {
+	case ErrorNone:
+		return r.Status != 0
+	case ErrorFull, ErrorDisabled, ErrorSession:
+		return true
+	default:
+		return false
+	}
 }
 
 // String returns the condition of the cells for r: "503", "timeout". The zero Result is "other".

@@ -118,8 +118,9 @@ type Range[T ~int | ~int64] struct {
 type Cell struct {
 	// webhook or azure-resource.
 	EndpointKind EndpointKind `json:"endpointKind"`
-	// HTTP status (200 to 599), an error without a response, or other. Errors are timeout, canceled, socket, dns,
-	// unauthorized and argument. Each kind of endpoint must have other.
+	// HTTP status (200 to 599), an error without a response, a broker's response, or other. Errors are timeout, canceled,
+	// socket, dns, unauthorized and argument; a broker's responses are full, disabled and session. Each kind of endpoint
+	// must have other.
 	Condition string `json:"condition"`
 	// success (of 200 to 299 only), retry, never, or never_if_dead_letter: never if dead letters are kept, otherwise
 	// retry.

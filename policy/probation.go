@@ -163,14 +163,14 @@ func (r *Probation) hold(o Outcome, result Result, step int) time.Duration {
 }
 
 // concernsEndpoint reports whether a failure shows a problem of the endpoint: there was no response to a request or a
-// name lookup, or its status is 401, 403, 404, 408, 429 or 5xx. Other statuses, such as 400 or 413, may concern the one
-// event that was sent.
+// name lookup, its status is 401, 403, 404, 408, 429 or 5xx, or a broker's queue is full or disabled. Other statuses,
+// such as 400 or 413, and a missing session id may concern the one event that was sent.
 func (r Result) concernsEndpoint() bool {
 	switch r.Status {
 	case 401, 403, 404, 408, 429:
 		return true
 	default:
-		return r.Err != ErrorNone && !r.unsent() || r.Status >= 500 && r.Status <= 599
+		return r.Err != ErrorNone && r.Err != ErrorSession && !r.unsent() || r.Status >= 500 && r.Status <= 599
 	}
 }
 

@@ -71,7 +71,9 @@ func TestFailuresThatProbationCounts(t *testing.T) {
 		return changed
 	}
 	never := []policy.Outcome{"Delivered", "Canceled", "Probation", "Aborted"}
-	notOfTheTable := []policy.Outcome{"BadRequest", "PayloadTooLarge", "GenericError", "NoSuchOutcome"}
+	notOfTheTable := []policy.Outcome{
+		"BadRequest", "PayloadTooLarge", "GenericError", "SessionQueueNotSupported", "NoSuchOutcome",
+	}
 	for _, o := range everyOutcome {
 		classic := !slices.Contains(never, o)
 		for name, want := range map[string]bool{
@@ -99,7 +101,8 @@ func TestSafeCountsFailuresOfTheEndpoint(t *testing.T) {
 			require.True(t, counts, met)
 			_, counts = safe.Probation.AfterFailure(policy.ProbationState{}, o, met, true, published)
 			unsent := met.Err == policy.ErrorUnauthorized || met.Err == policy.ErrorArgument
-			require.Equal(t, met.Err != "" && !unsent || counted[met.Status] || met.Status >= 500, counts, met)
+			concerns := met.Err != "" && !unsent && met.Err != policy.ErrorSession
+			require.Equal(t, concerns || counted[met.Status] || met.Status >= 500, counts, met)
 		}
 		held := failDifferent(safe, policy.ProbationState{}, 10, published)
 		require.True(t, held.Held())
@@ -111,6 +114,11 @@ func TestSafeCountsFailuresOfTheEndpoint(t *testing.T) {
 		r, changed := safe.Probation.AfterProbe(held, policy.OutcomeUnauthorized, credentials, held.Until)
 		require.False(t, changed, "no request was sent: the next probe is due")
 		require.Equal(t, held, r)
+		r, _ = safe.Probation.AfterProbe(
+			held, policy.OutcomeSessionQueueNotSupported, failure(policy.ErrorSession), held.Until)
+		require.Zero(t, r, "the broker responds again, though not to this event")
+		r, _ = safe.Probation.AfterProbe(held, policy.OutcomeFull, failure(policy.ErrorFull), held.Until)
+		require.True(t, r.Held())
 	}
 }
 
@@ -363,7 +371,7 @@ func everyResult() []policy.Result {
 	for code := 100; code <= 599; code++ {
 		all = append(all, status(code))
 	}
-	for _, row := range errorTable {
+	for _, row := range slices.Concat(errorTable, brokerTable) {
 		all = append(all, row.met)
 	}
 	return all
@@ -373,7 +381,7 @@ func everyResult() []policy.Result {
 var everyOutcome = []policy.Outcome{
 	"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
 	"SocketError", "ResolutionError", "Canceled", "GenericError", "Probation", "Aborted", "Disabled", "Full",
-	"InvalidAzureFunctionDestination", "NoSuchOutcome",
+	"SessionQueueNotSupported", "InvalidAzureFunctionDestination", "NoSuchOutcome",
 }
 
 // FuzzProbation applies any sequence of attempts to a state. `changed` is correct. A hold begins only after the

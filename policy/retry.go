@@ -128,7 +128,7 @@ func (p *Policy) Defer(notBefore, timeToLiveSince, now time.Time, l Limits) (at 
 }
 
 func (p *Policy) neverRetried(c Cell, a Attempt) bool {
-	if a.Result.Err != ErrorNone && p.RetryTransportErrors {
+	if a.Result.Err != ErrorNone && !a.Result.Responded() && p.RetryTransportErrors {
 		return false
 	}
 	return c.Action == ActionNever || c.Action == ActionNeverIfDeadLetter && a.DeadLetter

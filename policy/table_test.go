@@ -88,7 +88,16 @@ var errorTable = []tableRow{
 	{failure(policy.ErrorArgument), errorCells},
 }
 
+// brokerTable has the columns of statusTable. The pages name none of these: they are "all others".
+var brokerTable = []tableRow{
+	{failure(policy.ErrorFull), brokerCells},
+	{failure(policy.ErrorDisabled), brokerCells},
+	{failure(policy.ErrorSession), brokerCells},
+}
+
 var errorCells = [9]string{"step", "step", ">=10s", ">=10s", ">=10s", "never", "never", ">=10s", ">=10s"}
+
+var brokerCells = [9]string{"step", "step", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s", ">=10s"}
 
 func TestStatusTable(t *testing.T) {
 	t.Parallel()
@@ -98,6 +107,18 @@ func TestStatusTable(t *testing.T) {
 func TestErrorTable(t *testing.T) {
 	t.Parallel()
 	testTable(t, errorTable)
+}
+
+func TestBrokerTable(t *testing.T) {
+	t.Parallel()
+	testTable(t, brokerTable)
+	for _, p := range policy.Builtins() {
+		for _, kind := range bothKinds {
+			for _, row := range brokerTable {
+				require.Equal(t, row.met.String(), p.Cell(kind, row.met).Condition, "%s has a cell of its own", p.Name)
+			}
+		}
+	}
 }
 
 func testTable(t *testing.T, rows []tableRow) {
@@ -184,7 +205,9 @@ func TestDeliveryOutcomes(t *testing.T) {
 		failure(policy.ErrorTimeout): "TimedOut", failure(policy.ErrorCanceled): "Canceled",
 		failure(policy.ErrorSocket): "SocketError", failure(policy.ErrorDNS): "ResolutionError",
 		failure(policy.ErrorUnauthorized): "Unauthorized", failure(policy.ErrorArgument): "GenericError",
-		failure("unheard-of"): "GenericError", {}: "GenericError",
+		failure(policy.ErrorFull): "Full", failure(policy.ErrorDisabled): "Disabled",
+		failure(policy.ErrorSession): "SessionQueueNotSupported",
+		failure("unheard-of"):        "GenericError", {}: "GenericError",
 	} {
 		require.Equal(t, word, p.Classify(policy.KindWebhook, met), met.String())
 	}
@@ -202,6 +225,7 @@ func TestCellPrefersTheExactStatus(t *testing.T) {
 	require.Equal(t, p.Cells[2], p.Cell(policy.KindWebhook, status(503)))
 	require.Equal(t, p.Cells[0], p.Cell(policy.KindWebhook, status(500)))
 	require.Equal(t, p.Cells[0], p.Cell(policy.KindWebhook, failure(policy.ErrorDNS)))
+	require.Equal(t, p.Cells[0], p.Cell(policy.KindWebhook, failure(policy.ErrorFull)))
 	require.Equal(t, policy.ActionRetry, p.Cell(policy.KindAzureResource, status(500)).Action,
 		"nothing fits: retried, not lost")
 }

@@ -144,7 +144,7 @@ func (r *Probation) checkNone(check func(ok bool, field, message string)) {
 var causes = []Outcome{
 	OutcomeBadRequest, OutcomeUnauthorized, OutcomeForbidden, OutcomeNotFound, OutcomeTimedOut, OutcomePayloadTooLarge,
 	OutcomeBusy, OutcomeSocketError, OutcomeResolutionError, OutcomeCanceled, OutcomeGenericError,
-	OutcomeDisabled, OutcomeFull, OutcomeInvalidAzureFunctionDestination,
+	OutcomeDisabled, OutcomeFull, OutcomeSessionQueueNotSupported, OutcomeInvalidAzureFunctionDestination,
 }
 
 func within[T ~int | ~int64](n, least, most T) bool { return n >= least && n <= most }
@@ -188,7 +188,7 @@ func (p *Policy) kindMistakes(kind EndpointKind, seen map[cellKey]bool) (found [
 	if !slices.ContainsFunc(p.Cells, func(c Cell) bool { return c.EndpointKind == kind && c.Action == ActionSuccess }) {
 		add("statusTable", "must have an entry for %s with action success, such as 200: no event could be delivered", kind)
 	}
-	errorIsOther := slices.ContainsFunc(errorConditions, func(e string) bool { return !seen[cellKey{kind, e}] })
+	errorIsOther := slices.ContainsFunc(transportErrors, func(e string) bool { return !seen[cellKey{kind, e}] })
 	for i, c := range p.Cells {
 		if c.EndpointKind == kind && c.Condition == conditionOther && c.neverAfterDelay() && !errorIsOther {
 			add(fmt.Sprintf("statusTable[%d].minDelayInSeconds", i), "%s", noDelay(c.Action))
@@ -197,8 +197,8 @@ func (p *Policy) kindMistakes(kind EndpointKind, seen map[cellKey]bool) (found [
 	return found
 }
 
-// neverAfterDelay reports a delay that only errors use: without a response, a cell that never retries a status may
-// still retry, see RetryTransportErrors.
+// neverAfterDelay reports a delay that only transport errors use: without a response, a cell that never retries a
+// status may still retry, see RetryTransportErrors.
 func (c Cell) neverAfterDelay() bool { return c.Action == ActionNever && c.MinDelay > 0 }
 
 func noDelay(action Action) string {
@@ -220,7 +220,8 @@ func (c Cell) problem() (member, message string) {
 		return "action", "must not be success: only a status from 200 to 299 can be"
 	case !within(c.MinDelay, 0, day):
 		return "minDelayInSeconds", "must be between 0 and 86400 (24 h)"
-	case c.Action == ActionSuccess && c.MinDelay > 0, status && c.neverAfterDelay():
+	case c.Action == ActionSuccess && c.MinDelay > 0,
+		(status || slices.Contains(brokerResponses, c.Condition)) && c.neverAfterDelay():
 		return "minDelayInSeconds", noDelay(c.Action)
 	default:
 		return "", ""

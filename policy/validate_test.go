@@ -83,6 +83,8 @@ var policyChanges = []struct {
 		"holds by outcome beside a first hold", func(p *policy.Policy) { p.Probation.ByOutcome = holds{"Busy": minute} },
 		"probation.firstInSeconds",
 	},
+	{"hold by an outcome of brokers", byOutcome(holds{"SessionQueueNotSupported": minute}), ""},
+	{"hold by an attempt in progress", byOutcome(holds{"Delivering": minute}), "probation.byOutcome.Delivering"},
 	{"both, without holds by outcome", bothProbations(0, nil), "probation.byOutcome"},
 	{"both", bothProbations(minute, holds{"Busy": minute}), ""},
 	{"both, without a first hold", bothProbations(0, holds{"Busy": minute}), "probation.firstInSeconds"},
@@ -106,11 +108,20 @@ var policyChanges = []struct {
 	{"delay of a success", func(p *policy.Policy) { p.Cells[2].MinDelay = 1 }, "statusTable[2].minDelayInSeconds"},
 	{"delay of a status never retried", neverAfter("400", second), "statusTable[5].minDelayInSeconds"},
 	{"delay of an error never retried", neverAfter("timeout", second), ""},
+	{"delay of a broker's response never retried", neverAfter("full", second), "statusTable[19].minDelayInSeconds"},
+	{"a broker's response never retried", neverAfter("session", 0), ""},
 	{"delay of other statuses never retried", neverAfter("other", second), "statusTable[12].minDelayInSeconds"},
 	{"delay of other statuses and an error", func(p *policy.Policy) {
 		neverAfter("other", second)(p)
 		p.Cells = slices.DeleteFunc(p.Cells, func(c policy.Cell) bool { return c.Condition == "timeout" })
 	}, ""},
+	{"delay of other statuses and a broker's response", func(p *policy.Policy) {
+		neverAfter("other", second)(p)
+		p.Cells = slices.DeleteFunc(p.Cells, func(c policy.Cell) bool { return c.Condition == "full" })
+	}, "statusTable[12].minDelayInSeconds"},
+	{"success for a broker's full queue", func(p *policy.Policy) {
+		p.Cells[2] = cell("full", "success")
+	}, "statusTable[2].action"},
 	{"webhooks without success", withoutSuccess(policy.KindWebhook), "statusTable"},
 	{"Azure's resources without success", withoutSuccess(policy.KindAzureResource), "statusTable"},
 	{"duplicate cell", func(p *policy.Policy) { p.Cells[2] = p.Cells[1] }, "statusTable[2]"},

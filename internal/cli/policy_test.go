@@ -34,6 +34,7 @@ func TestPolicyExplain(t *testing.T) {
 		"ga-2021 --endpoint-kind azure-resource --status 404 --max-attempts 3": "0 300 600 dead_lettered",
 		"namespace-2023 --error timeout --behavior documented":                 "0 dropped",
 		"namespace-2023 --error timeout --max-attempts 3":                      "0 10 30 dead_lettered",
+		"namespace-2023 --error full --behavior documented --max-attempts 3":   "0 10 30 dropped",
 		"ga-2021 --status 503 --retry-after 24h --max-attempts 3":              "0 3600 7200 dead_lettered",
 	} {
 		r := postrider(t, strings.Fields("policy explain -o json "+args)...)
@@ -78,7 +79,7 @@ func TestPolicyExplainRejects(t *testing.T) {
 		"ga-2021 --ttl 25h":                "between 1 and 1440 minutes",
 		"ga-2021 --ttl 90s":                "whole minutes",
 		"ga-2021 --status 99":              "between 200 and 599",
-		"ga-2021 --error gremlins":         `"timeout","canceled","socket","dns","unauthorized","argument"`,
+		"ga-2021 --error gremlins":         `"unauthorized","argument","full","disabled","session"`,
 		"ga-2021 --backlog 5":              "must be set together",
 		"ga-2021 --rate-period 60":         "--rate-period only with them",
 		"ga-2021 --endpoint-kind pigeon":   `"webhook","azure-resource"`,

@@ -14,7 +14,7 @@ var choices = map[string][]string{
 	"outcomes": {
 		"Delivered", "BadRequest", "Unauthorized", "Forbidden", "NotFound", "TimedOut", "PayloadTooLarge", "Busy",
 		"SocketError", "ResolutionError", "Canceled", "GenericError", "Probation", "Aborted", "Acknowledged", "Released",
-		"Expired", "Rejected",
+		"Expired", "Rejected", "Disabled", "Full", "SessionQueueNotSupported",
 	},
 	"actions": AuditActions,
 }

@@ -58,7 +58,7 @@ type Request struct {
 	Timings   Timings
 
 	Status          int              // 0 = no response
-	Err             policy.ErrorKind // why there is no response
+	Err             policy.ErrorKind // why there is no response, or a broker's response
 	Outcome         policy.Outcome
 	RequestHeaders  []byte // without secrets; nil = not kept
 	ResponseHeaders []byte

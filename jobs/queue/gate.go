@@ -256,7 +256,7 @@ func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result, to
 	if d.streak++; o == policy.OutcomeDelivered {
 		d.streak = 0
 	}
-	g.noteEnd(d, r.Status != 0)
+	g.noteEnd(d, r.Responded())
 }
 
 // ObserveThrottled adapts the cap to a response that requests fewer requests, see policy.Rules.Throttles. It is no

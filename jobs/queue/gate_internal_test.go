@@ -193,6 +193,12 @@ func TestGateBoundsEndpointsThatNeverResponded(t *testing.T) {
 	for range 64 {
 		require.True(t, g.Enter(canceled, healthy, 0), "an endpoint that responds has its whole cap")
 	}
+	const full = healthy + 1
+	require.True(t, g.Enter(canceled, full, 0))
+	g.Observe(full, policy.OutcomeFull, policy.Result{Err: policy.ErrorFull}, 0)
+	for range 63 {
+		require.True(t, g.Enter(canceled, full, 0), "so has a broker that rejects")
+	}
 }
 
 func TestGateFollowsTheLimitOfTheEventSubscription(t *testing.T) {

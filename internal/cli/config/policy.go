@@ -170,7 +170,7 @@ type policyExplainCmd struct {
 	onePolicy
 	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
 	Status       *int           `help:"HTTP status of every response (default 500)." placeholder:"CODE"`
-	Error        string         `help:"Error of every attempt instead of a status: timeout, canceled, socket, dns, unauthorized, argument." enum:",timeout,canceled,socket,dns,unauthorized,argument" default:"" placeholder:"KIND"`
+	Error        string         `help:"Error of every attempt instead of a status: timeout, canceled, socket, dns, unauthorized, argument; or a broker's response: full, disabled, session." enum:",timeout,canceled,socket,dns,unauthorized,argument,full,disabled,session" default:"" placeholder:"KIND"`
 	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
 	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
 	RetryAfter   time.Duration  `help:"Retry-After of every response, such as 10m; the policy limits it." placeholder:"DURATION"`
