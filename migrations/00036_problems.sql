@@ -51,7 +51,7 @@ CREATE FUNCTION postrider_internal.problem_state(resolved_at timestamptz, recove
 RETURN CASE WHEN resolved_at IS NOT NULL THEN 'resolved' WHEN recovered_at IS NOT NULL THEN 'recovered'
             WHEN acknowledged_until > now() THEN 'acknowledged' ELSE 'failing' END;
 
--- Open dead letters of an event subscription, counted up to 1,000: a list has 100 problems.
+-- Open dead letters of an event subscription, counted up to 1,000, as the list of problems counts them.
 CREATE FUNCTION postrider_internal.open_dead_letters(topic text, subscription text) RETURNS integer LANGUAGE sql STABLE
 BEGIN ATOMIC
 SELECT count(*)::integer FROM (SELECT FROM postrider_internal.dead_letters l
