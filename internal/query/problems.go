@@ -118,9 +118,10 @@ func (r *Reader) ReadProblem(ctx context.Context, id uuid.UUID) (*Problem, error
 func (r *Reader) readProblems(
 	ctx context.Context, f ProblemFilter, id *uuid.UUID, span time.Duration,
 ) (found []Problem, err error) {
+	now := r.clock.Now()
 	args := pgx.NamedArgs{
-		"from": r.clock.Now().Add(-span), "hours": span >= 6*time.Hour, "topic": given(f.Topic), "state": given(f.State),
-		"id": id, "limit": problemsShown,
+		"from": now.Add(-span), "to": now.Add(time.Hour), "hours": span >= 6*time.Hour, "topic": given(f.Topic),
+		"state": given(f.State), "id": id, "limit": problemsShown,
 	}
 	err = r.search(ctx, postgres.ReadTime, "problems", func(r *reading) { found = rows[Problem](r, "problems", args) })
 	return found, err

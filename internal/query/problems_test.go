@@ -48,6 +48,15 @@ func TestProblems(t *testing.T) {
 	require.False(t, read().Last.Before(now))
 	tn.MergeRollups(t)
 	require.False(t, read().Last.Before(now))
+	pending := read()
+	require.NotNil(t, pending.NextAttempt)
+	require.Equal(t, []int64{0, 2}, pending.RecentFailures[10:])
+	tn.ObserveProblems(t, 0)
+	require.Equal(t, pending.RecentFailures, read().RecentFailures, "once observed")
+	tn.Pause(t, "orders", "billing")
+	paused := read()
+	require.Equal(t, "paused", *paused.Hold)
+	require.Nil(t, paused.NextAttempt, "its deliveries wait for the event subscription")
 	for range 2 {
 		problem := read()
 		require.Equal(t, deliveries[1], *problem.DeliveryID)
@@ -56,8 +65,9 @@ func TestProblems(t *testing.T) {
 		require.Equal(t, 503, *problem.Status)
 		tn.Exec(t, "SELECT postrider.cancel(delivery_id) FROM postrider.deliveries WHERE state = 'pending'")
 	}
-	require.Zero(t, read().Waiting)
-	require.Nil(t, read().NextAttempt, "none is pending")
+	ended := read()
+	require.Zero(t, ended.Waiting)
+	require.Nil(t, ended.NextAttempt, "none is pending")
 }
 
 // Open dead letters are counted up to 1,000: each of the 100 problems of a list has its own.

@@ -3,7 +3,8 @@
 -- they have failed last. For @hours it reads the sums by the hour, which are enough for days, and finds the minutes of
 -- the first and the last failure by key. The example is found by names and ids whose indexes are in the order of time.
 -- The open dead letters are ordered: PostgreSQL could read the whole table of them instead of their index. Holds are
--- read by subscription (OFFSET 0), not all of them for a join.
+-- read by subscription (OFFSET 0), not all of them for a join. No later attempt is read than of the day of @to, which
+-- leaves out the partitions of the days ahead.
 -- @state: NULL = all, unresolved = all but resolved ones. @id selects one problem, whatever its state.
 WITH unmerged AS MATERIALIZED (
     SELECT minute, topic_id, subscription_id, kind, detail, count
@@ -127,7 +128,8 @@ SELECT f.problem_id, f.state, f.topic, f.subscription, f.outcome, f.failures, f.
              FROM (SELECT status
                      FROM postrider_internal.delivery_attempts
                     WHERE f.outcome = 'Busy' AND subscription_id = s.id AND verdict <> 'deliver' AND outcome = 'Busy'
-                      AND started_at >= @from AND day >= (@from::timestamptz AT TIME ZONE 'UTC')::date
+                      AND started_at >= @from AND day BETWEEN (@from::timestamptz AT TIME ZONE 'UTC')::date
+                          AND (@to::timestamptz AT TIME ZONE 'UTC')::date
                     ORDER BY started_at DESC
                     LIMIT 1000) newest) * f.failures / nullif(f.attempts, 0), 1), 0)::float8 AS throttled_percent
   FROM failing f
@@ -152,6 +154,7 @@ SELECT f.problem_id, f.state, f.topic, f.subscription, f.outcome, f.failures, f.
          FROM (SELECT *
                  FROM postrider_internal.delivery_attempts
                 WHERE subscription_id = s.id AND verdict <> 'deliver'
+                  AND day <= (@to::timestamptz AT TIME ZONE 'UTC')::date
                   AND started_at < coalesce(greatest(f.latest, f.known_last), now()) + interval '1 minute'
                 ORDER BY started_at DESC
                 LIMIT 1000) newest
