@@ -38,18 +38,19 @@ func (p *Properties) servers() string {
 	return strings.ToLower(strings.Join(slices.Sorted(slices.Values(p.Servers)), ","))
 }
 
-// resource is the form of an Azure resource id's last part, and the host of the public cloud for it.
+// resource is the form of an Azure resource id's last part, the host of the public cloud for it, and what people call
+// the entity.
 type resource struct {
-	provider, kind, child, host string
+	provider, kind, child, host, entity string
 }
 
 // Source: Microsoft, Azure resource providers; each service's page of public endpoints.
 var resources = map[Type]resource{
-	StorageQueue:     {"Microsoft.Storage", "storageAccounts", "queues", ".queue.core.windows.net"},
-	ServiceBusQueue:  {"Microsoft.ServiceBus", "namespaces", "queues", ".servicebus.windows.net"},
-	ServiceBusTopic:  {"Microsoft.ServiceBus", "namespaces", "topics", ".servicebus.windows.net"},
-	EventHub:         {"Microsoft.EventHub", "namespaces", "eventhubs", ".servicebus.windows.net"},
-	HybridConnection: {"Microsoft.Relay", "namespaces", "hybridConnections", ".servicebus.windows.net"},
+	StorageQueue:     {"Microsoft.Storage", "storageAccounts", "queues", ".queue.core.windows.net", "queue"},
+	ServiceBusQueue:  {"Microsoft.ServiceBus", "namespaces", "queues", ".servicebus.windows.net", "queue"},
+	ServiceBusTopic:  {"Microsoft.ServiceBus", "namespaces", "topics", ".servicebus.windows.net", "topic"},
+	EventHub:         {"Microsoft.EventHub", "namespaces", "eventhubs", ".servicebus.windows.net", "hub"},
+	HybridConnection: {"Microsoft.Relay", "namespaces", "hybridConnections", ".servicebus.windows.net", "hybrid connection"},
 }
 
 // Address returns the URL of the namespace or storage account, and the name of the queue, topic, hub or hybrid
