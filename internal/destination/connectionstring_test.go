@@ -32,8 +32,8 @@ func TestNormalizeConnectionStrings(t *testing.T) {
 			eh, "endpoint=sb://shop.servicebus.windows.net; " + rule + " ;EntityPath=Orders;TransportType=Amqp;",
 			key("https://shop.servicebus.windows.net", "Orders"),
 		},
-		{relay, "Endpoint=sb://shop.servicebus.chinacloudapi.cn/;" + rule, key("https://shop.servicebus.chinacloudapi.cn", "")},
-		{sb, "Endpoint=sb://shop.servicebus.usgovcloudapi.net/;" + rule, key("https://shop.servicebus.usgovcloudapi.net", "")},
+		{relay, "Endpoint=sb://a.servicebus.chinacloudapi.cn/;" + rule, key("https://a.servicebus.chinacloudapi.cn", "")},
+		{sb, "Endpoint=sb://a.servicebus.usgovcloudapi.net/;" + rule, key("https://a.servicebus.usgovcloudapi.net", "")},
 		{sb, "Endpoint=https://bus.test:443/;" + rule, key("https://bus.test", "")},
 		{
 			eh, "Endpoint=sb://a.b;SharedAccessSignature=SharedAccessSignature sr=a&sig=b%3D",

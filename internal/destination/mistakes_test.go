@@ -124,18 +124,24 @@ var mistaken = []struct {
 	want   string // beginnings, with a line for each
 }{
 	{"Kafak", func(*setup) {}, `destination.endpointType: must be WebHook, StorageQueue, `},
-	{destination.WebHook, func(s *setup) { s.p.Topic = "x" }, "topic: must be absent: endpointType WebHook does not have it"},
+	{destination.WebHook, func(s *setup) { s.p.Topic = "x" }, "topic: must be absent: endpointType WebHook does not have"},
 	{queue, func(s *setup) { s.p.EntityName = "x" }, "entityName: must be absent: endpointType StorageQueue"},
 	{nats, func(s *setup) { s.p.Topic = "x" }, "topic: must be absent"},
 	{sb, func(s *setup) { s.p.SharedAccessKeyName = "a\nb" }, "sharedAccessKeyName: must be UTF-8 without control"},
-	{sb, func(s *setup) { s.p.MaxMessageSizeInKilobytes = new(int) }, "maxMessageSizeInKilobytes: must be 1 to 102400, is 0"},
+	{sb, func(s *setup) { s.p.MaxMessageSizeInKilobytes = new(int) }, "maxMessageSizeInKilobytes: must be 1 to 102400, i"},
 
 	{sb, func(s *setup) { s.p.Endpoint = "" }, "endpoint: is required, or resourceId or connectionString"},
 	{sb, func(s *setup) { s.p.EntityName = "" }, "entityName: is required, or the name of the queue in resourceId"},
-	{topic, func(s *setup) { s.p.ResourceID = "/x" }, "resourceId: must be /subscriptions/…/providers/Microsoft.ServiceBus/" +
-		"namespaces/NAME/topics/NAME"},
-	{sb, func(s *setup) { s.p.EntityName = "a b" }, `entityName: must be 1 to 260 letters, digits, '.', '_', '-', '~' and '/' ` +
-		`between them, is "a b"`},
+	{
+		topic, func(s *setup) { s.p.ResourceID = "/x" },
+		"resourceId: must be /subscriptions/…/providers/Microsoft.ServiceBus/" +
+			"namespaces/NAME/topics/NAME",
+	},
+	{
+		sb, func(s *setup) { s.p.EntityName = "a b" },
+		`entityName: must be 1 to 260 letters, digits, '.', '_', '-', '~' and '/' ` +
+			`between them, is "a b"`,
+	},
 	{sb, func(s *setup) { s.p.EntityName = "a/../b" }, "entityName: must be 1 to 260"},
 	{eh, func(s *setup) { s.p.EntityName = strings.Repeat("a", 261) }, "entityName: must be 1 to 260"},
 	{eh, func(s *setup) { s.p.Endpoint = "ftp://a" }, "endpoint: must be an absolute http or https URL"},
@@ -144,39 +150,48 @@ var mistaken = []struct {
 	{eh, func(s *setup) { s.p.Endpoint = "http://a.test" }, "endpoint: must be https"},
 	{eh, func(s *setup) { s.p.Endpoint = "https://a.test?sig=S3CRET" }, "endpoint: must have no query"},
 	{eh, func(s *setup) { s.p.Endpoint = "https://a.test/hub" }, "endpoint: must have no path: write the name of the hub"},
-	{eh, func(s *setup) { s.p.Endpoint = "https://a:S3CRET@b.test" }, "endpoint: must not contain a user name or password"},
+	{eh, func(s *setup) { s.p.Endpoint = "https://a:S3CRET@b.test" }, "endpoint: must not contain a user name or passwor"},
 	{eh, func(s *setup) { s.p.Endpoint = "://S3CRET" }, "endpoint: must be a URL, such as https://NAME.servicebus"},
 	{queue, func(s *setup) { s.p.Endpoint += "/orders" }, "endpoint: must have no path: write the name of the queue"},
 	{queue, func(s *setup) { s.p.Endpoint = "https://a.test" }, "endpoint: must have the account in its host"},
 	{queue, func(s *setup) { s.p.Endpoint = "https://a.test/b/c" }, "endpoint: must have the account in its host"},
 	{queue, func(s *setup) { s.p.QueueName = "" }, "queueName: is required"},
-	{queue, func(s *setup) { s.p.QueueName = "ab" }, `queueName: must be 3 to 63 lower-case letters, digits and single hyphens ` +
-		`between them, is "ab"`},
+	{
+		queue, func(s *setup) { s.p.QueueName = "ab" },
+		`queueName: must be 3 to 63 lower-case letters, digits and single hyphens ` +
+			`between them, is "ab"`,
+	},
 	{queue, func(s *setup) { s.p.QueueName = "Abc" }, "queueName: must be 3 to 63"},
 	{queue, func(s *setup) { s.p.QueueName = "a--b" }, "queueName: must be 3 to 63"},
 	{queue, func(s *setup) { s.p.QueueName = "-ab" }, "queueName: must be 3 to 63"},
-	{queue, func(s *setup) { s.p.QueueMessageTimeToLiveInSeconds = new(int) }, "queueMessageTimeToLiveInSeconds: must be 1 to " +
-		"2147483647, or -1 for messages that never expire, is 0"},
+	{
+		queue, func(s *setup) { s.p.QueueMessageTimeToLiveInSeconds = new(int) },
+		"queueMessageTimeToLiveInSeconds: must be 1 to " +
+			"2147483647, or -1 for messages that never expire, is 0",
+	},
 
 	{queue, func(s *setup) { s.p.PrimaryKey = "S3CRET!" }, "primaryKey: must be a storage account's key, which is base64"},
 	{queue, func(s *setup) { s.p.SecondaryKey = "S3CRET!" }, "secondaryKey: must be a storage account's key"},
-	{sb, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessKeyName = "", "" }, "primaryKey: is required, or sharedAccessSign"},
-	{sb, func(s *setup) { s.p.SharedAccessSignature = "sr=a&sig=S3CRET" }, "sharedAccessSignature: must be absent beside prim"},
+	{sb, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessKeyName = "", "" }, "primaryKey: is required, or sharedAccessS"},
+	{sb, func(s *setup) { s.p.SharedAccessSignature = "sr=a&sig=S3CRET" }, "sharedAccessSignature: must be absent beside"},
 	{sb, func(s *setup) { s.auth = true }, "primaryKey: must be absent beside oauth2"},
 	{sb, func(s *setup) { s.p.SecondaryKey = busKey }, "secondaryKey: must differ from primaryKey"},
 	{sb, func(s *setup) { s.p.PrimaryKey, s.p.SecondaryKey = "", busKey }, "primaryKey: is required beside secondaryKey"},
 	{sb, func(s *setup) { s.p.SharedAccessKeyName = "" }, "sharedAccessKeyName: is required beside primaryKey"},
 	{sb, func(s *setup) { s.p.PrimaryKey, s.auth = "", true }, "sharedAccessKeyName: must be absent without primaryKey"},
-	{sb, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessSignature = "", "S3CRET" }, "sharedAccessSignature: must be a token"},
-	{queue, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessSignature = "", "sig=S3C RET" }, "sharedAccessSignature: must be " +
-		"the query of a URL, percent-encoded, with sig="},
-	{queue, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessSignature = "", "S3CRET" }, "sharedAccessSignature: must be the"},
+	{sb, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessSignature = "", "S3CRET" }, "sharedAccessSignature: must be a"},
+	{
+		queue, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessSignature = "", "sig=S3C RET" },
+		"sharedAccessSignature: must be " +
+			"the query of a URL, percent-encoded, with sig=",
+	},
+	{queue, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessSignature = "", "S3CRET" }, "sharedAccessSignature: must be"},
 	{sb, func(s *setup) { s.p.ConnectionString = "S3CRET" }, "connectionString: must be divided into its parts"},
 
 	{queue, func(s *setup) { s.attribute("x", "y") }, "deliveryAttributeMappings: must be absent"},
-	{sb, func(s *setup) { s.attribute("authorization", "S3CRET") }, "deliveryAttributeMappings[0].name: must not be authoriz"},
-	{relay, func(s *setup) { s.attribute("ServiceBusAuthorization", "y") }, "deliveryAttributeMappings[0].name: must not be S"},
-	{sb, func(s *setup) { s.attribute("MessageId", "y") }, "deliveryAttributeMappings[0].type: must be Dynamic for MessageId"},
+	{sb, func(s *setup) { s.attribute("authorization", "S3CRET") }, "deliveryAttributeMappings[0].name: must not be auth"},
+	{relay, func(s *setup) { s.attribute("ServiceBusAuthorization", "y") }, "deliveryAttributeMappings[0].name: must not"},
+	{sb, func(s *setup) { s.attribute("MessageId", "y") }, "deliveryAttributeMappings[0].type: must be Dynamic for Messa"},
 	{topic, func(s *setup) {
 		s.attribute("MessageId", "=id")
 		s.attribute("SessionId", "y")
@@ -185,37 +200,52 @@ var mistaken = []struct {
 		s.attribute("SessionId", "y")
 		s.attribute("PartitionKey", "=id")
 	}, "deliveryAttributeMappings[1].properties: must be those of SessionId"},
-	{kafka, func(s *setup) { s.attribute("Content-Type", "y") }, "deliveryAttributeMappings[0].name: must not be Content-Type"},
+	{kafka, func(s *setup) { s.attribute("Content-Type", "y") }, "deliveryAttributeMappings[0].name: must not be Content"},
 	{kafka, func(s *setup) { s.attribute("CE_id", "y") }, "deliveryAttributeMappings[0].name: must not begin with ce_"},
-	{nats, func(s *setup) { s.attribute("nats-msg-id", "y") }, "deliveryAttributeMappings[0].name: must not begin with Nats-"},
+	{nats, func(s *setup) { s.attribute("nats-msg-id", "y") }, "deliveryAttributeMappings[0].name: must not begin with N"},
 
 	{kafka, func(s *setup) { s.p.Servers = nil }, "servers: must have 1 to 16 entries, has 0"},
-	{kafka, func(s *setup) { s.p.Servers = strings.Split(strings.Repeat("a:1 ", 17), " ")[:17] }, "servers: must have 1 to 16"},
+	{kafka, func(s *setup) { s.p.Servers = strings.Split(strings.Repeat("a:9092 ", 17), " ")[:17] }, "servers: must have 1"},
 	{kafka, func(s *setup) { s.p.Servers[1] = "a.test" }, "servers[1]: must be host:port"},
 	{kafka, func(s *setup) { s.p.Servers[0] = "a.test:9092/x" }, "servers[0]: must be host:port"},
 	{kafka, func(s *setup) { s.p.Servers[0] = "u:S3CRET@a.test:9092" }, "servers[0]: must be host:port"},
 	{kafka, func(s *setup) { s.p.Servers[0] = "a.test:99999" }, "servers[0]: must have a port from 1 to 65535"},
 	{kafka, func(s *setup) { s.p.Servers[0] = "127.0.0.1:9092" }, "servers[0]: must not be at 127.0.0.1: loopback"},
-	{nats, func(s *setup) { s.p.Servers[0] = "metadata.google.internal:80" }, "servers[0]: must not name a cloud's metadata"},
-	{kafka, func(s *setup) { s.p.TLS = new(bool) }, "servers[0]: must be in a network that --allow-cidr opens if tls is false, " +
-		"unless the service runs with --allow-http\nservers[1]: must be in a network"},
+	{nats, func(s *setup) { s.p.Servers[0] = "metadata.google.internal:80" }, "servers[0]: must not name a cloud's metad"},
+	{
+		kafka, func(s *setup) { s.p.TLS = new(bool) },
+		"servers[0]: must be in a network that --allow-cidr opens if tls is false, " +
+			"unless the service runs with --allow-http\nservers[1]: must be in a network",
+	},
 	{kafka, func(s *setup) {
 		s.p.SASLMechanism, s.p.Username, s.p.Password = destination.SASLScram512, "u", "S3CRET"
 		s.p.TLS, s.http = new(bool), true
 		s.open("10.0.0.0/8") // the name may be in it, the address is not
 	}, "servers[1]: must be in a network that --allow-cidr opens if tls is false: the credentials would be readable"},
-	{nats, func(s *setup) { s.p.Servers[0], s.p.TLS, s.http = "tls://a:1", new(bool), true }, "servers[0]: must not begin with " +
-		"tls:// if tls is false"},
+	{
+		nats, func(s *setup) { s.p.Servers[0], s.p.TLS, s.http = "tls://a:1", new(bool), true },
+		"servers[0]: must not begin with " +
+			"tls:// if tls is false",
+	},
 	{kafka, func(s *setup) { s.p.Topic = "" }, "topic: is required"},
 	{kafka, func(s *setup) { s.p.Topic = ".." }, "topic: must be 1 to 249 letters"},
-	{kafka, func(s *setup) { s.p.Topic = "a b" }, `topic: must be 1 to 249 letters, digits, '.', '_' and '-', not . or .., is "a b"`},
-	{kafka, func(s *setup) { s.p.MessageKey = "data..x" }, "messageKey: must be none, id, subject, partitionkey or the path of a"},
+	{
+		kafka, func(s *setup) { s.p.Topic = "a b" },
+		`topic: must be 1 to 249 letters, digits, '.', '_' and '-', not . or .., is "a b"`,
+	},
+	{kafka, func(s *setup) { s.p.MessageKey = "data..x" }, "messageKey: must be none, id, subject, partitionkey or the p"},
 	{kafka, func(s *setup) { s.p.ContentMode = "x" }, `contentMode: must be structured or binary, is "x"`},
-	{kafka, func(s *setup) { s.p.ContentMode = destination.Binary }, "contentMode: must be structured unless eventDeliverySchema"},
-	{kafka, func(s *setup) { s.p.SASLMechanism = "GSSAPI" }, `saslMechanism: must be none, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or ` +
-		`OAUTHBEARER, is "GSSAPI"`},
-	{kafka, func(s *setup) { s.p.SASLMechanism = destination.SASLPlain }, "username: is required by saslMechanism PLAIN\n" +
-		"password: is required by"},
+	{kafka, func(s *setup) { s.p.ContentMode = destination.Binary }, "contentMode: must be structured unless eventDelive"},
+	{
+		kafka, func(s *setup) { s.p.SASLMechanism = "GSSAPI" },
+		`saslMechanism: must be none, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or ` +
+			`OAUTHBEARER, is "GSSAPI"`,
+	},
+	{
+		kafka, func(s *setup) { s.p.SASLMechanism = destination.SASLPlain },
+		"username: is required by saslMechanism PLAIN\n" +
+			"password: is required by",
+	},
 	{kafka, func(s *setup) { s.p.Password = "S3CRET" }, "password: must be absent unless saslMechanism is PLAIN"},
 	{kafka, func(s *setup) { s.auth = true }, "oauth2: must be absent unless saslMechanism is OAUTHBEARER"},
 	{kafka, func(s *setup) { s.p.SASLMechanism = destination.SASLOAuthBearer }, "saslMechanism: needs oauth2"},
@@ -225,11 +255,14 @@ var mistaken = []struct {
 	{nats, func(s *setup) { s.p.Subject = "a..b" }, "subject: must be tokens with a dot between them"},
 	{nats, func(s *setup) { s.p.Subject = "$JS.API.STREAM.DELETE.x" }, "subject: must not begin with $JS or $SYS"},
 	{nats, func(s *setup) { s.p.Subject = strings.Repeat("a", 257) }, "subject: must be 1 to 256 bytes long"},
-	{nats, func(s *setup) { s.p.Stream = "a.b" }, `stream: must be 1 to 255 characters without spaces and . * > / \, is "a.b"`},
+	{
+		nats, func(s *setup) { s.p.Stream = "a.b" },
+		`stream: must be 1 to 255 characters without spaces and . * > / \, is "a.b"`,
+	},
 	{nats, func(s *setup) { s.p.Username = "u" }, "password: is required beside username"},
 	{nats, func(s *setup) { s.p.Credentials = "S3CRET" }, "credentials: must be the text of a .creds file"},
 	{nats, func(s *setup) { s.p.Credentials = strings.Replace(creds, "SUA", "SAA", 1) }, "credentials: must be the text"},
-	{nats, func(s *setup) { s.p.Credentials, s.p.Password = creds, "S3CRET" }, "credentials: must be absent beside username"},
+	{nats, func(s *setup) { s.p.Credentials, s.p.Password = creds, "S3CRET" }, "credentials: must be absent beside usern"},
 	{nats, func(s *setup) { s.auth = true }, "oauth2: must be absent: NATS uses"},
 }
 

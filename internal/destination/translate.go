@@ -56,7 +56,8 @@ var busRules = []rule{
 	{text: regexp.MustCompile(`(?i)server ?busy|\b50002\b|\b50004\b|\b50009\b`), result: status(503)},
 	{
 		statuses: []int{400, 403, 409, 500}, result: failed(errorSession),
-		text: regexp.MustCompile(`(?i)session ?id (was|is) not set|requires? (a )?session|session support enabled|sessionful`),
+		text: regexp.MustCompile(`(?i)session ?id (was|is) not set|requires? (a )?session|session support enabled|` +
+			`sessionful`),
 	},
 	{statuses: []int{403}, code: regexp.MustCompile(`^(401\d\d|ExpiredToken|InvalidSignature)$`), result: status(401)},
 	{
