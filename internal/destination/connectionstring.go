@@ -35,10 +35,10 @@ func (d *Destination) Normalize() (*Destination, []filter.ValidationError) {
 	if d.EndpointType == StorageQueue {
 		divide = divideStorage
 	}
-	members, problem := members(p.ConnectionString)
+	values, problem := members(p.ConnectionString)
 	var parts Properties
 	if problem == "" {
-		parts, problem = divide(members)
+		parts, problem = divide(values)
 	}
 	if problem == "" {
 		problem = p.fill(d.EndpointType, &parts)
@@ -134,8 +134,7 @@ func divideBus(m map[string]string) (parts Properties, problem string) {
 // Source: Microsoft, Configure a connection string, "the emulator account".
 const (
 	emulatorAccount = "devstoreaccount1"
-	//nolint:gosec // published, and the same everywhere
-	emulatorKey = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+	emulatorKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
 // divideStorage reads a connection string of a storage account.

@@ -205,7 +205,7 @@ var mistaken = []struct {
 	{nats, func(s *setup) { s.attribute("nats-msg-id", "y") }, "deliveryAttributeMappings[0].name: must not begin with N"},
 
 	{kafka, func(s *setup) { s.p.Servers = nil }, "servers: must have 1 to 16 entries, has 0"},
-	{kafka, func(s *setup) { s.p.Servers = strings.Split(strings.Repeat("a:9092 ", 17), " ")[:17] }, "servers: must have 1"},
+	{kafka, func(s *setup) { s.p.Servers = strings.Split(strings.Repeat("a:9092 ", 17), " ")[:17] }, "servers: must"},
 	{kafka, func(s *setup) { s.p.Servers[1] = "a.test" }, "servers[1]: must be host:port"},
 	{kafka, func(s *setup) { s.p.Servers[0] = "a.test:9092/x" }, "servers[0]: must be host:port"},
 	{kafka, func(s *setup) { s.p.Servers[0] = "u:S3CRET@a.test:9092" }, "servers[0]: must be host:port"},

@@ -230,7 +230,9 @@ func cut(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
-	for n = max(0, n-len(more)); n > 0 && !utf8.RuneStart(text[n]); n-- { //nolint:revive // the loop finds n
+	n = max(0, n-len(more))
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
 	}
 	return text[:n] + more
 }
