@@ -91,6 +91,15 @@ func TestNoMistakes(t *testing.T) {
 			s.attribute("MessageId", "=data.id")
 			s.attribute("PartitionKey", "=subject")
 		}},
+		{[]destination.Type{sb}, func(s *setup) {
+			s.attribute("SessionId", "x")
+			s.attribute("PartitionKey", "x")
+		}},
+		{[]destination.Type{queue}, func(s *setup) {
+			s.p.Endpoint, s.p.QueueName = "", ""
+			s.p.ResourceID = "/subscriptions/1/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/shop/" +
+				"queueServices/default/queues/orders"
+		}},
 		{[]destination.Type{eh, nats}, func(s *setup) {
 			s.attribute("MessageId", "x")
 			s.attribute("SessionId", "y")
@@ -116,6 +125,8 @@ func TestNoMistakes(t *testing.T) {
 	var none *destination.Destination
 	require.Empty(t, none.Mistakes(nil, event.EventGrid, nil, false, false))
 	require.Empty(t, (&setup{}).mistakes(destination.WebHook))
+	empty := &destination.Destination{EndpointType: nats}
+	require.Len(t, empty.Mistakes(nil, event.EventGrid, nil, false, false), 2, "servers and subject are required")
 }
 
 var mistaken = []struct {
@@ -199,6 +210,10 @@ var mistaken = []struct {
 	{sb, func(s *setup) {
 		s.attribute("SessionId", "y")
 		s.attribute("PartitionKey", "=id")
+	}, "deliveryAttributeMappings[1].properties: must be those of SessionId"},
+	{sb, func(s *setup) {
+		s.attribute("SessionId", "S3CRET")
+		s.attribute("PartitionKey", "S3CRETS")
 	}, "deliveryAttributeMappings[1].properties: must be those of SessionId"},
 	{kafka, func(s *setup) { s.attribute("Content-Type", "y") }, "deliveryAttributeMappings[0].name: must not be Content"},
 	{kafka, func(s *setup) { s.attribute("CE_id", "y") }, "deliveryAttributeMappings[0].name: must not begin with ce_"},
