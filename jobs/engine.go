@@ -352,8 +352,8 @@ func (e *Engine) Stop(ctx context.Context) error {
 	return errors.Join(err, e.upkeep.giveBack(context.WithoutCancel(ctx), notBegun))
 }
 
-// Look checks that the target of a destination exists and accepts its credentials, if its protocol can show that without
-// a message. now is the database's time.
+// Look checks that the target of a destination exists and accepts its credentials, if its protocol can show that
+// without a message. now is the database's time.
 func (e *Engine) Look(
 	ctx context.Context, now time.Time, d *destination.Destination, by *endpointconf.Connection,
 ) destination.Result {

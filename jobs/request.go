@@ -209,8 +209,8 @@ func (a *attempt) header(at time.Time, sent content) http.Header {
 	return h
 }
 
-// sendable reports whether a header can carry the text: without control characters (RFC 9110, 5.5). net/http would reject
-// each request with them.
+// sendable reports whether a header can carry the text: without control characters (RFC 9110, 5.5). net/http would
+// reject each request with them.
 func sendable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }

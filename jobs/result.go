@@ -195,7 +195,9 @@ func (a *attempt) sentHeaders(sent http.Header) []byte {
 			shown.Set(name, hidden)
 		}
 	}
-	for _, name := range []string{"Authorization", "Proxy-Authorization", "Servicebusauthorization", "Cookie", "Webhook-Signature"} {
+	for _, name := range []string{
+		"Authorization", "Proxy-Authorization", "Servicebusauthorization", "Cookie", "Webhook-Signature",
+	} {
 		hide(name)
 	}
 	for i := range a.sub.DeliveryAttributes {

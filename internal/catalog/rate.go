@@ -87,7 +87,8 @@ func (c *Snapshot) resolveRates() {
 	}
 }
 
-// hostOf is the host of a URL in lower case, with its port unless that is the default one. Of a broker it is all servers.
+// hostOf is the host of a URL in lower case, with its port unless that is the default one. Of a broker it is all
+// servers.
 // postrider_internal.endpoint_host is the same in SQL.
 func hostOf(base string) string {
 	scheme, rest, found := strings.Cut(strings.ToLower(base), "://")

@@ -157,7 +157,8 @@ func (s *Subscription) prepareDestination() {
 	}
 	if key := s.Destination.Properties.MessageKey; key != "" && key != destination.KeyNone {
 		s.MessageKey = endpointconf.NewHeaderSet([]endpointconf.DeliveryAttribute{{
-			Name: "key", Type: endpointconf.AttributeDynamic, AttributeProperties: endpointconf.AttributeProperties{SourceField: key},
+			Name: "key", Type: endpointconf.AttributeDynamic,
+			AttributeProperties: endpointconf.AttributeProperties{SourceField: key},
 		}})
 	}
 }

@@ -268,7 +268,8 @@ func (s *SubscriptionSpec) Batch() policy.BatchSettings {
 const hubBatchEvents, hubBatchKilobytes = 100, 192
 
 func (s *SubscriptionSpec) batch() (policy.BatchSettings, bool) {
-	if s.MaxEventsPerBatch == nil && s.PreferredBatchSizeInKilobytes == nil && s.Destination.Type() == destination.EventHub {
+	unset := s.MaxEventsPerBatch == nil && s.PreferredBatchSizeInKilobytes == nil
+	if unset && s.Destination.Type() == destination.EventHub {
 		return policy.BatchSettings{MaxEvents: hubBatchEvents, PreferredKilobytes: hubBatchKilobytes}, true
 	}
 	return policy.ResolveBatch(s.MaxEventsPerBatch, s.PreferredBatchSizeInKilobytes)

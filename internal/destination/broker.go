@@ -58,7 +58,7 @@ func (c *check) serverMistakes() {
 	for i, server := range c.p.Servers {
 		name := fmt.Sprintf("servers[%d]", i)
 		host, port, err := net.SplitHostPort(server)
-		u, invalid := endpointconf.EndpointURL("https://"+server, c.allow)
+		u, invalid := endpointconf.EndpointURL("https://"+server, c.Allow)
 		switch {
 		case strings.HasPrefix(server, natsTLS):
 			c.add(name, "must not begin with %s if tls is false", natsTLS)
@@ -67,7 +67,7 @@ func (c *check) serverMistakes() {
 		case invalid != nil:
 			c.add(name, "%s", message(invalid))
 		case c.p.UseTLS():
-		case c.allowHTTP && !secret:
+		case c.AllowHTTP && !secret:
 		case plainProblem(u, c) && secret:
 			c.add(name, "must be in a network that --allow-cidr opens if tls is false: the credentials would be readable")
 		case plainProblem(u, c):
@@ -80,10 +80,10 @@ func (c *check) serverMistakes() {
 func plainProblem(u *url.URL, c *check) bool {
 	plain := *u
 	plain.Scheme = "http"
-	return endpointconf.PlainEndpoint(&plain, c.allow) != nil
+	return endpointconf.PlainEndpoint(&plain, c.Allow) != nil
 }
 
-func (c *check) kafka(schema event.Schema) {
+func (c *check) kafka() {
 	c.serverMistakes()
 	switch topic := c.p.Topic; {
 	case topic == "":
@@ -102,7 +102,7 @@ func (c *check) kafka(schema event.Schema) {
 	switch mode := c.p.ContentMode; {
 	case mode != "" && mode != Structured && mode != Binary:
 		c.add("contentMode", "must be %s or %s, is %q", Structured, Binary, cut(string(mode), 80))
-	case mode == Binary && schema != event.CloudEvents:
+	case mode == Binary && c.Schema != event.CloudEvents:
 		c.add("contentMode", "must be %s unless eventDeliverySchema is %s, is %s", Structured, event.CloudEvents, mode)
 	}
 	c.sasl()
@@ -124,11 +124,11 @@ func (c *check) sasl() {
 			SASLOAuthBearer, cut(string(mechanism), 80))
 		return
 	}
-	if c.oauth && mechanism != SASLOAuthBearer {
+	if c.OAuth2 && mechanism != SASLOAuthBearer {
 		c.found = append(c.found, filter.ValidationError{
 			Field: "oauth2", Message: fmt.Sprintf("must be absent unless saslMechanism is %s", SASLOAuthBearer),
 		})
-	} else if !c.oauth && mechanism == SASLOAuthBearer {
+	} else if !c.OAuth2 && mechanism == SASLOAuthBearer {
 		c.add("saslMechanism", "needs oauth2, which has the credentials for %s", mechanism)
 	}
 }
@@ -153,7 +153,7 @@ func (c *check) nats() {
 		c.add("credentials", "must be the text of a .creds file: a NATS USER JWT and a USER NKEY SEED with their BEGIN and "+
 			"END lines")
 	}
-	if c.oauth {
+	if c.OAuth2 {
 		c.found = append(c.found, filter.ValidationError{
 			Field: "oauth2", Message: "must be absent: NATS uses username and password, or credentials",
 		})

@@ -9,11 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
-	"postrider/internal/endpointconf"
-	"postrider/internal/event"
 	"postrider/policy"
 )
 
@@ -67,7 +64,7 @@ type Properties struct {
 	PrimaryKey                      string `json:"primaryKey,omitempty" minLength:"1"`
 	SecondaryKey                    string `json:"secondaryKey,omitempty" minLength:"1"`
 	SharedAccessSignature           string `json:"sharedAccessSignature,omitempty" minLength:"1"`
-	ConnectionString                string `json:"connectionString,omitempty" minLength:"1"` // of a request: Normalize divides it
+	ConnectionString                string `json:"connectionString,omitempty" minLength:"1"` // see Normalize
 	// Of brokers.
 	Servers       []string      `json:"servers,omitempty"`
 	TLS           *bool         `json:"tls,omitempty"` // nil = true
@@ -181,19 +178,6 @@ type Form interface {
 	// Look returns a GET request that shows whether the entity exists and the key is right. ok is false if the service has
 	// none, or no second key is set.
 	Look(now time.Time, second bool) (url string, h http.Header, ok bool)
-}
-
-// Form returns the form of a service's requests; an error is a setting that cannot be used.
-func (d *Destination) Form() (Form, error)                              { panic("form") }
-func (d *Destination) Normalize() []policy.ValidationError              { panic("form") }
-func (d *Destination) Mistakes(s Surroundings) []policy.ValidationError { panic("form") }
-
-type Surroundings struct {
-	Attributes []endpointconf.DeliveryAttribute
-	Schema     event.Schema
-	OAuth2     bool
-	Allow      []netip.Prefix
-	AllowHTTP  bool
 }
 
 // Sender delivers messages to a broker. It is safe for concurrent use.

@@ -154,7 +154,7 @@ func TestStorageQueueSignatureInTheQuery(t *testing.T) {
 	require.Equal(t,
 		"https://shop.queue.core.windows.net/orders/messages?messagettl=3600&sv=2022&sp=a&sig=x%2By%3D", url)
 	require.Empty(t, h.Get("Authorization"))
-	url, _, ok = f.Look(signedAt)
+	url, _, ok = f.Look(signedAt, false)
 	require.True(t, ok)
 	require.Equal(t, "https://shop.queue.core.windows.net/orders?comp=metadata&sv=2022&sp=a&sig=x%2By%3D", url)
 }
@@ -163,14 +163,14 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	p := bus(destination.StorageQueue)
 	p.PrimaryKey = storageKey
-	url, h, ok := form(t, destination.StorageQueue, p).Look(signedAt)
+	url, h, ok := form(t, destination.StorageQueue, p).Look(signedAt, false)
 	require.True(t, ok)
 	require.Equal(t, "https://shop.queue.core.windows.net/orders?comp=metadata", url)
 	require.Equal(t, "SharedKey shop:P/ZIlheLZm7eB6rcwJhvltkFmk8dCBpoyVbtpLs9/mE=", h.Get("Authorization"))
 	for _, kind := range []destination.Type{
 		destination.ServiceBusQueue, destination.ServiceBusTopic, destination.EventHub, destination.HybridConnection,
 	} {
-		_, _, ok := form(t, kind, bus(kind)).Look(signedAt)
+		_, _, ok := form(t, kind, bus(kind)).Look(signedAt, false)
 		require.False(t, ok, kind)
 	}
 }

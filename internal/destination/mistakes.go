@@ -16,36 +16,25 @@ import (
 	"postrider/internal/filter"
 )
 
-var (
-	buses   = []Type{ServiceBusQueue, ServiceBusTopic, EventHub, HybridConnection}
-	azure   = append([]Type{StorageQueue}, buses...)
-	brokers = []Type{Kafka, NatsJetStream}
-)
-
-// propertyTypes are the types that have each property.
-var propertyTypes = map[string][]Type{
-	"resourceId": azure, "endpoint": azure, "entityName": buses, "queueName": {StorageQueue},
-	"queueMessageTimeToLiveInSeconds": {StorageQueue}, "sharedAccessKeyName": buses, "primaryKey": azure,
-	"secondaryKey": azure, "sharedAccessSignature": azure, "connectionString": azure, "servers": brokers, "tls": brokers,
-	"topic": {Kafka}, "contentMode": {Kafka}, "messageKey": {Kafka}, "saslMechanism": {Kafka},
-	"subject": {NatsJetStream}, "stream": {NatsJetStream}, "username": brokers, "password": brokers,
-	"credentials":               {NatsJetStream},
-	"maxMessageSizeInKilobytes": {ServiceBusQueue, ServiceBusTopic, EventHub, Kafka, NatsJetStream},
+// Surroundings are what decides about a destination besides its properties.
+type Surroundings struct {
+	// Attributes are those of deliveryAttributeMappings.
+	Attributes []endpointconf.DeliveryAttribute
+	// Schema is the delivery schema.
+	Schema event.Schema
+	// OAuth2 is whether the setting oauth2 is there.
+	OAuth2 bool
+	// Allow are the opened address ranges. AllowHTTP is whether public addresses may be called without TLS.
+	Allow     []netip.Prefix
+	AllowHTTP bool
 }
-
-// TypesOf returns the types that have a property, by its JSON name.
-func TypesOf(property string) []Type { return propertyTypes[property] }
-
-// maxMessageKilobytes is the most of any service: Service Bus Premium.
-const maxMessageKilobytes = 100 << 10
 
 // check collects mistakes.
 type check struct {
-	t                Type
-	p                *Properties
-	allow            []netip.Prefix
-	allowHTTP, oauth bool
-	found            []filter.ValidationError
+	Surroundings
+	t     Type
+	p     *Properties
+	found []filter.ValidationError
 }
 
 func (c *check) add(property, format string, args ...any) {
@@ -54,41 +43,24 @@ func (c *check) add(property, format string, args ...any) {
 	})
 }
 
-// Mistakes lists what is wrong with d, which Normalize returned and KeepSecrets completed. attributes are those of
-// deliveryAttributeMappings, schema is the delivery schema, allow are the opened address ranges, allowHTTP is whether
-// public addresses may be called without TLS, and hasOAuth is whether the setting oauth2 is there. No message repeats a
-// secret.
-func (d *Destination) Mistakes(attributes []endpointconf.DeliveryAttribute, schema event.Schema, allow []netip.Prefix,
-	allowHTTP, hasOAuth bool,
-) []filter.ValidationError {
-	if d == nil {
+// Mistakes lists what is wrong with d, which Normalize returned and KeepSecrets completed. Package spec has the
+// lengths, the choices, and which type has which property. No message repeats a secret.
+func (d *Destination) Mistakes(s Surroundings) []filter.ValidationError {
+	if d.IsWebHook() || d.Properties == nil {
 		return nil
 	}
-	t := d.Type()
-	if !slices.Contains(Types(), string(t)) {
-		return []filter.ValidationError{{
-			Field:   "destination.endpointType",
-			Message: fmt.Sprintf("must be %s, is %q", strings.Join(Types(), ", "), cut(string(t), 80)),
-		}}
-	}
-	p := d.Properties
-	if p == nil {
-		p = &Properties{}
-	}
-	c := check{t: t, p: p, allow: allow, allowHTTP: allowHTTP, oauth: hasOAuth}
-	c.common()
-	switch t {
-	case WebHook:
-		return c.found
+	c := check{Surroundings: s, t: d.Type(), p: d.Properties}
+	c.characters()
+	switch c.t {
 	case Kafka:
-		c.kafka(schema)
+		c.kafka()
 	case NatsJetStream:
 		c.nats()
 	default:
 		c.address()
 		c.keys()
 	}
-	c.attributes(attributes)
+	c.attributes()
 	return c.found
 }
 
@@ -117,21 +89,14 @@ func (c *check) absent(names ...string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(set, name) })
 }
 
-// common checks what does not depend on the type.
-func (c *check) common() {
+// characters checks all texts but credentials, which have lines.
+func (c *check) characters() {
 	c.p.each(func(name string, value reflect.Value) {
-		switch {
-		case value.IsZero():
-		case !slices.Contains(propertyTypes[name], c.t):
-			c.add(name, "must be absent: endpointType %s does not have it", c.t)
-		case value.Kind() == reflect.String && name != "credentials" &&
-			(!filter.Storable(value.String()) || strings.ContainsFunc(value.String(), unicode.IsControl)):
+		if value.Kind() == reflect.String && name != "credentials" &&
+			(!filter.Storable(value.String()) || strings.ContainsFunc(value.String(), unicode.IsControl)) {
 			c.add(name, "must be UTF-8 without control characters")
 		}
 	})
-	if n := c.p.MaxMessageSizeInKilobytes; n != nil && (*n < 1 || *n > maxMessageKilobytes) {
-		c.add("maxMessageSizeInKilobytes", "must be 1 to %d, is %d", maxMessageKilobytes, *n)
-	}
 }
 
 // address checks where the entity is, and its name.
@@ -157,7 +122,7 @@ func (c *check) address() {
 		c.add(field, "must be a URL, such as https://NAME%s", resources[c.t].host)
 		return
 	}
-	u, err := endpointconf.EndpointURL(base.String(), c.allow)
+	u, err := endpointconf.EndpointURL(base.String(), c.Allow)
 	switch {
 	case err != nil:
 		c.add(field, "%s", message(err))
@@ -170,8 +135,8 @@ func (c *check) address() {
 	case c.t == StorageQueue && (storageAccount(u) == "" || strings.Contains(strings.Trim(u.Path, "/"), "/")):
 		c.add(field, "must have the account in its host, https://ACCOUNT%s, or as its path, as emulators have it: "+
 			"http://127.0.0.1:10001/%s", resources[c.t].host, emulatorAccount)
-	case !c.allowHTTP:
-		if err := endpointconf.PlainEndpoint(u, c.allow); err != nil {
+	case !c.AllowHTTP:
+		if err := endpointconf.PlainEndpoint(u, c.Allow); err != nil {
 			c.add(field, "%s", message(err))
 		}
 	}
@@ -220,11 +185,11 @@ func (c *check) keys() {
 	switch {
 	case c.p.ConnectionString != "":
 		c.add("connectionString", "must be divided into its parts")
-	case len(given) == 0 && signature == "" && !c.oauth && c.t != HybridConnection: // its senders may be anonymous
+	case len(given) == 0 && signature == "" && !c.OAuth2 && c.t != HybridConnection: // its senders may be anonymous
 		c.add("primaryKey", "is required, or sharedAccessSignature, connectionString or oauth2")
 	case len(given) > 0 && signature != "":
 		c.add("sharedAccessSignature", "must be absent beside primaryKey: omit one of them")
-	case (len(given) > 0 || signature != "") && c.oauth && c.t != HybridConnection: // Relay's listener may use oauth2
+	case (len(given) > 0 || signature != "") && c.OAuth2 && c.t != HybridConnection: // Relay's listener may use oauth2
 		c.add(append(given, "sharedAccessSignature")[0], "must be absent beside oauth2: omit one of them")
 	}
 	if c.p.SecondaryKey != "" && c.p.PrimaryKey == "" {
@@ -250,7 +215,8 @@ func (c *check) keys() {
 }
 
 // attributes checks the names that deliveryAttributeMappings gives to properties of messages.
-func (c *check) attributes(list []endpointconf.DeliveryAttribute) {
+func (c *check) attributes() {
+	list := c.Attributes
 	add := func(i int, member, format string, args ...any) {
 		c.found = append(c.found, filter.ValidationError{
 			Field: fmt.Sprintf("deliveryAttributeMappings[%d].%s", i, member), Message: fmt.Sprintf(format, args...),

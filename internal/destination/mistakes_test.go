@@ -18,16 +18,13 @@ const creds = "-----BEGIN NATS USER JWT-----\neyJ0.eyJq.c2ln\n------END NATS USE
 
 // setup is what the check receives.
 type setup struct {
-	p          destination.Properties
-	attributes []endpointconf.DeliveryAttribute
-	schema     event.Schema
-	allow      []netip.Prefix
-	http, auth bool
+	destination.Surroundings
+	p destination.Properties
 }
 
 func (s *setup) mistakes(kind destination.Type) (found []string) {
 	d := &destination.Destination{EndpointType: kind, Properties: &s.p}
-	for _, m := range d.Mistakes(s.attributes, s.schema, s.allow, s.http, s.auth) {
+	for _, m := range d.Mistakes(s.Surroundings) {
 		found = append(found, strings.TrimPrefix(m.Field, "destination.properties.")+": "+m.Message)
 	}
 	return found
@@ -35,7 +32,8 @@ func (s *setup) mistakes(kind destination.Type) (found []string) {
 
 // right is a destination without mistakes.
 func right(kind destination.Type) *setup {
-	s := &setup{p: bus(kind), schema: event.EventGrid}
+	s := &setup{p: bus(kind)}
+	s.Schema = event.EventGrid
 	switch kind {
 	case kafka:
 		s.p = destination.Properties{Servers: []string{"a.test:9092", "8.8.8.8:9092"}, Topic: "orders"}
@@ -55,7 +53,7 @@ const (
 	topic = destination.ServiceBusTopic
 )
 
-func (s *setup) open(prefix string) { s.allow = append(s.allow, netip.MustParsePrefix(prefix)) }
+func (s *setup) open(prefix string) { s.Allow = append(s.Allow, netip.MustParsePrefix(prefix)) }
 
 // attribute adds a Static attribute, or a Dynamic one if the value begins with =.
 func (s *setup) attribute(name, value string) {
@@ -64,7 +62,7 @@ func (s *setup) attribute(name, value string) {
 	if path, dynamic := strings.CutPrefix(value, "="); dynamic {
 		a.Type, a.AttributeProperties = endpointconf.AttributeDynamic, endpointconf.AttributeProperties{SourceField: path}
 	}
-	s.attributes = append(s.attributes, a)
+	s.Attributes = append(s.Attributes, a)
 }
 
 func TestNoMistakes(t *testing.T) {
@@ -77,16 +75,16 @@ func TestNoMistakes(t *testing.T) {
 		{[]destination.Type{sb, topic, eh, relay, queue, kafka, nats}, func(*setup) {}},
 		{[]destination.Type{sb, topic, eh, relay, queue}, func(s *setup) { s.p.SecondaryKey = otherKey }},
 		{[]destination.Type{sb, eh, relay}, func(s *setup) { s.p.EntityName = strings.Repeat("a/B", 86) + ".~" }},
-		{[]destination.Type{sb, queue}, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessKeyName, s.auth = "", "", true }},
+		{[]destination.Type{sb, queue}, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessKeyName, s.OAuth2 = "", "", true }},
 		{[]destination.Type{relay}, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessKeyName = "", "" }},
-		{[]destination.Type{relay}, func(s *setup) { s.auth = true }},
+		{[]destination.Type{relay}, func(s *setup) { s.OAuth2 = true }},
 		{[]destination.Type{queue}, func(s *setup) { s.p.QueueMessageTimeToLiveInSeconds = &ttl }},
 		{[]destination.Type{queue}, func(s *setup) { s.p.QueueMessageTimeToLiveInSeconds = &most }},
 		{[]destination.Type{queue}, func(s *setup) {
 			s.p.Endpoint = "http://127.0.0.1:10001/devstoreaccount1"
 			s.open("127.0.0.0/8")
 		}},
-		{[]destination.Type{eh}, func(s *setup) { s.p.Endpoint, s.http = "http://a.test", true }},
+		{[]destination.Type{eh}, func(s *setup) { s.p.Endpoint, s.AllowHTTP = "http://a.test", true }},
 		{[]destination.Type{sb}, func(s *setup) {
 			s.attribute("MessageId", "=data.id")
 			s.attribute("PartitionKey", "=subject")
@@ -104,15 +102,15 @@ func TestNoMistakes(t *testing.T) {
 			s.attribute("MessageId", "x")
 			s.attribute("SessionId", "y")
 		}},
-		{[]destination.Type{kafka}, func(s *setup) { s.schema, s.p.ContentMode = event.CloudEvents, destination.Binary }},
+		{[]destination.Type{kafka}, func(s *setup) { s.Schema, s.p.ContentMode = event.CloudEvents, destination.Binary }},
 		{[]destination.Type{kafka}, func(s *setup) { s.p.MessageKey = "data.customer" }},
 		{[]destination.Type{kafka}, func(s *setup) {
 			s.p.SASLMechanism, s.p.Username, s.p.Password = destination.SASLPlain, "u", "p"
 			s.p.Servers, s.p.TLS = []string{"10.0.0.1:9092", "a.test:9092"}, &no
 			s.open("10.0.0.0/8")
 		}},
-		{[]destination.Type{kafka}, func(s *setup) { s.p.SASLMechanism, s.auth = destination.SASLOAuthBearer, true }},
-		{[]destination.Type{kafka, nats}, func(s *setup) { s.p.TLS, s.http = &no, true }},
+		{[]destination.Type{kafka}, func(s *setup) { s.p.SASLMechanism, s.OAuth2 = destination.SASLOAuthBearer, true }},
+		{[]destination.Type{kafka, nats}, func(s *setup) { s.p.TLS, s.AllowHTTP = &no, true }},
 		{[]destination.Type{nats}, func(s *setup) { s.p.Credentials, s.p.Stream = creds, "ORDERS" }},
 		{[]destination.Type{nats}, func(s *setup) { s.p.Username, s.p.Password = "u", "p" }},
 	} {
@@ -123,10 +121,8 @@ func TestNoMistakes(t *testing.T) {
 		}
 	}
 	var none *destination.Destination
-	require.Empty(t, none.Mistakes(nil, event.EventGrid, nil, false, false))
+	require.Empty(t, none.Mistakes(destination.Surroundings{}))
 	require.Empty(t, (&setup{}).mistakes(destination.WebHook))
-	empty := &destination.Destination{EndpointType: nats}
-	require.Len(t, empty.Mistakes(nil, event.EventGrid, nil, false, false), 2, "servers and subject are required")
 }
 
 var mistaken = []struct {
@@ -134,12 +130,7 @@ var mistaken = []struct {
 	change func(*setup)
 	want   string // beginnings, with a line for each
 }{
-	{"Kafak", func(*setup) {}, `destination.endpointType: must be WebHook, StorageQueue, `},
-	{destination.WebHook, func(s *setup) { s.p.Topic = "x" }, "topic: must be absent: endpointType WebHook does not have"},
-	{queue, func(s *setup) { s.p.EntityName = "x" }, "entityName: must be absent: endpointType StorageQueue"},
-	{nats, func(s *setup) { s.p.Topic = "x" }, "topic: must be absent"},
 	{sb, func(s *setup) { s.p.SharedAccessKeyName = "a\nb" }, "sharedAccessKeyName: must be UTF-8 without control"},
-	{sb, func(s *setup) { s.p.MaxMessageSizeInKilobytes = new(int) }, "maxMessageSizeInKilobytes: must be 1 to 102400, i"},
 
 	{sb, func(s *setup) { s.p.Endpoint = "" }, "endpoint: is required, or resourceId or connectionString"},
 	{sb, func(s *setup) { s.p.EntityName = "" }, "entityName: is required, or the name of the queue in resourceId"},
@@ -185,11 +176,11 @@ var mistaken = []struct {
 	{queue, func(s *setup) { s.p.SecondaryKey = "S3CRET!" }, "secondaryKey: must be a storage account's key"},
 	{sb, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessKeyName = "", "" }, "primaryKey: is required, or sharedAccessS"},
 	{sb, func(s *setup) { s.p.SharedAccessSignature = "sr=a&sig=S3CRET" }, "sharedAccessSignature: must be absent beside"},
-	{sb, func(s *setup) { s.auth = true }, "primaryKey: must be absent beside oauth2"},
+	{sb, func(s *setup) { s.OAuth2 = true }, "primaryKey: must be absent beside oauth2"},
 	{sb, func(s *setup) { s.p.SecondaryKey = busKey }, "secondaryKey: must differ from primaryKey"},
 	{sb, func(s *setup) { s.p.PrimaryKey, s.p.SecondaryKey = "", busKey }, "primaryKey: is required beside secondaryKey"},
 	{sb, func(s *setup) { s.p.SharedAccessKeyName = "" }, "sharedAccessKeyName: is required beside primaryKey"},
-	{sb, func(s *setup) { s.p.PrimaryKey, s.auth = "", true }, "sharedAccessKeyName: must be absent without primaryKey"},
+	{sb, func(s *setup) { s.p.PrimaryKey, s.OAuth2 = "", true }, "sharedAccessKeyName: must be absent without primaryKey"},
 	{sb, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessSignature = "", "S3CRET" }, "sharedAccessSignature: must be a"},
 	{
 		queue, func(s *setup) { s.p.PrimaryKey, s.p.SharedAccessSignature = "", "sig=S3C RET" },
@@ -234,11 +225,11 @@ var mistaken = []struct {
 	},
 	{kafka, func(s *setup) {
 		s.p.SASLMechanism, s.p.Username, s.p.Password = destination.SASLScram512, "u", "S3CRET"
-		s.p.TLS, s.http = new(bool), true
+		s.p.TLS, s.AllowHTTP = new(bool), true
 		s.open("10.0.0.0/8") // the name may be in it, the address is not
 	}, "servers[1]: must be in a network that --allow-cidr opens if tls is false: the credentials would be readable"},
 	{
-		nats, func(s *setup) { s.p.Servers[0], s.p.TLS, s.http = "tls://a:1", new(bool), true },
+		nats, func(s *setup) { s.p.Servers[0], s.p.TLS, s.AllowHTTP = "tls://a:1", new(bool), true },
 		"servers[0]: must not begin with " +
 			"tls:// if tls is false",
 	},
@@ -262,7 +253,7 @@ var mistaken = []struct {
 			"password: is required by",
 	},
 	{kafka, func(s *setup) { s.p.Password = "S3CRET" }, "password: must be absent unless saslMechanism is PLAIN"},
-	{kafka, func(s *setup) { s.auth = true }, "oauth2: must be absent unless saslMechanism is OAUTHBEARER"},
+	{kafka, func(s *setup) { s.OAuth2 = true }, "oauth2: must be absent unless saslMechanism is OAUTHBEARER"},
 	{kafka, func(s *setup) { s.p.SASLMechanism = destination.SASLOAuthBearer }, "saslMechanism: needs oauth2"},
 
 	{nats, func(s *setup) { s.p.Subject = "" }, "subject: is required"},
@@ -278,16 +269,13 @@ var mistaken = []struct {
 	{nats, func(s *setup) { s.p.Credentials = "S3CRET" }, "credentials: must be the text of a .creds file"},
 	{nats, func(s *setup) { s.p.Credentials = strings.Replace(creds, "SUA", "SAA", 1) }, "credentials: must be the text"},
 	{nats, func(s *setup) { s.p.Credentials, s.p.Password = creds, "S3CRET" }, "credentials: must be absent beside usern"},
-	{nats, func(s *setup) { s.auth = true }, "oauth2: must be absent: NATS uses"},
+	{nats, func(s *setup) { s.OAuth2 = true }, "oauth2: must be absent: NATS uses"},
 }
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range mistaken {
 		s := right(tt.kind)
-		if tt.kind == destination.WebHook || tt.kind == "Kafak" {
-			s = &setup{}
-		}
 		tt.change(s)
 		found, want := s.mistakes(tt.kind), strings.Split(tt.want, "\n")
 		require.Len(t, found, len(want), "%s: %q", tt.want, found)
@@ -298,11 +286,4 @@ func TestMistakes(t *testing.T) {
 			require.NotContains(t, strings.Join(found, "\n"), secret)
 		}
 	}
-}
-
-func TestTypesOfEveryProperty(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []destination.Type{queue}, destination.TypesOf("queueName"))
-	require.Len(t, destination.TypesOf("servers"), 2)
-	require.Empty(t, destination.TypesOf("nothing"))
 }

@@ -42,4 +42,4 @@ func (f *relayForm) Translate(status int, h http.Header, text []byte) Result {
 }
 
 // Look returns none: any request would reach the listener.
-func (*relayForm) Look(time.Time) (url string, h http.Header, ok bool) { return "", nil, false }
+func (*relayForm) Look(time.Time, bool) (url string, h http.Header, ok bool) { return "", nil, false }

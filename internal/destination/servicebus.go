@@ -101,7 +101,7 @@ func (f *busForm) Authorize(h http.Header, _ []byte, now time.Time, second bool)
 }
 
 // Look returns none: a key that may send must not read the entity.
-func (*busForm) Look(time.Time) (url string, h http.Header, ok bool) { return "", nil, false }
+func (*busForm) Look(time.Time, bool) (url string, h http.Header, ok bool) { return "", nil, false }
 
 // busEntity is whether a name can be a queue, topic, hub or hybrid connection.
 func busEntity(name string) bool {

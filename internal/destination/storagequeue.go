@@ -81,11 +81,8 @@ func (*queueForm) Write(messages []Message) (body []byte, contentType string) {
 func (*queueForm) MaxBytes() int { return len(queueOpen) + maxQueueText + len(queueClose) }
 
 func (f *queueForm) Authorize(h http.Header, body []byte, now time.Time, second bool) (url string, ok bool) {
-	key := f.keys[0]
-	if second {
-		key = f.keys[1]
-	}
-	if second && len(key) == 0 {
+	key, ok := f.key(second)
+	if !ok {
 		return "", false
 	}
 	f.signed.Store(now.Unix())
@@ -94,11 +91,23 @@ func (f *queueForm) Authorize(h http.Header, body []byte, now time.Time, second 
 	return f.messages.String(), true
 }
 
+// key returns the key that signs; ok is false if there is no second one.
+func (f *queueForm) key(second bool) (key []byte, ok bool) {
+	if second {
+		return f.keys[1], len(f.keys[1]) > 0
+	}
+	return f.keys[0], true
+}
+
 // Look reads the queue's metadata.
-func (f *queueForm) Look(now time.Time) (url string, h http.Header, ok bool) {
+func (f *queueForm) Look(now time.Time, second bool) (url string, h http.Header, ok bool) {
+	key, ok := f.key(second)
+	if !ok {
+		return "", nil, false
+	}
 	h = http.Header{}
 	f.signed.Store(now.Unix())
-	f.sign(http.MethodGet, f.metadata, h, 0, f.keys[0], now)
+	f.sign(http.MethodGet, f.metadata, h, 0, key, now)
 	return f.metadata.String(), h, true
 }
 

@@ -46,11 +46,13 @@ type resource struct {
 
 // Source: Microsoft, Azure resource providers; each service's page of public endpoints.
 var resources = map[Type]resource{
-	StorageQueue:     {"Microsoft.Storage", "storageAccounts", "queues", ".queue.core.windows.net", "queue"},
-	ServiceBusQueue:  {"Microsoft.ServiceBus", "namespaces", "queues", ".servicebus.windows.net", "queue"},
-	ServiceBusTopic:  {"Microsoft.ServiceBus", "namespaces", "topics", ".servicebus.windows.net", "topic"},
-	EventHub:         {"Microsoft.EventHub", "namespaces", "eventhubs", ".servicebus.windows.net", "hub"},
-	HybridConnection: {"Microsoft.Relay", "namespaces", "hybridConnections", ".servicebus.windows.net", "hybrid connection"},
+	StorageQueue:    {"Microsoft.Storage", "storageAccounts", "queues", ".queue.core.windows.net", "queue"},
+	ServiceBusQueue: {"Microsoft.ServiceBus", "namespaces", "queues", ".servicebus.windows.net", "queue"},
+	ServiceBusTopic: {"Microsoft.ServiceBus", "namespaces", "topics", ".servicebus.windows.net", "topic"},
+	EventHub:        {"Microsoft.EventHub", "namespaces", "eventhubs", ".servicebus.windows.net", "hub"},
+	HybridConnection: {
+		"Microsoft.Relay", "namespaces", "hybridConnections", ".servicebus.windows.net", "hybrid connection",
+	},
 }
 
 // Address returns the URL of the namespace or storage account, and the name of the queue, topic, hub or hybrid

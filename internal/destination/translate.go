@@ -15,13 +15,6 @@ import (
 	"postrider/policy"
 )
 
-// Results that have no status of their own.
-const (
-	errorFull     policy.ErrorKind = "full"     // the queue, topic or hub is full
-	errorDisabled policy.ErrorKind = "disabled" // it accepts no messages now
-	errorSession  policy.ErrorKind = "session"  // it needs a session id
-)
-
 // translator says what a response of a service of Azure means. It is used by several goroutines.
 type translator struct {
 	service string
@@ -55,7 +48,7 @@ var busRules = []rule{
 	{code: regexp.MustCompile(`^(50002|50004|50009|ServerBusy)$`), result: status(503)},
 	{text: regexp.MustCompile(`(?i)server ?busy|\b50002\b|\b50004\b|\b50009\b`), result: status(503)},
 	{
-		statuses: []int{400, 403, 409, 500}, result: failed(errorSession),
+		statuses: []int{400, 403, 409, 500}, result: failed(policy.ErrorSession),
 		text: regexp.MustCompile(`(?i)session ?id (was|is) not set|requires? (a )?session|session support enabled|` +
 			`sessionful`),
 	},
@@ -66,14 +59,14 @@ var busRules = []rule{
 			`larger than|size limit`),
 	},
 	{
-		statuses: []int{403, 409, 507}, result: failed(errorFull),
+		statuses: []int{403, 409, 507}, result: failed(policy.ErrorFull),
 		text: regexp.MustCompile(`(?i)quota|entity ?size|\bfull\b|has been reached`),
 	},
 	{
 		statuses: []int{403}, result: status(403), // a firewall, not the entity
 		text: regexp.MustCompile(`(?i)network access|auth\w* (is|has been) disabled|disabled for (public|this ip)`),
 	},
-	{statuses: []int{400, 403, 409}, text: regexp.MustCompile(`(?i)disabled`), result: failed(errorDisabled)},
+	{statuses: []int{400, 403, 409}, text: regexp.MustCompile(`(?i)disabled`), result: failed(policy.ErrorDisabled)},
 	{statuses: []int{404, 410}, result: status(404)},
 	{statuses: []int{408, 504}, result: status(408)},
 	{statuses: []int{500}, text: regexp.MustCompile(`(?i)operation ?timed ?out`), result: status(408)},
@@ -85,7 +78,7 @@ var busRules = []rule{
 var queueRules = []rule{
 	{code: regexp.MustCompile(`^(MessageTooLarge|RequestBodyTooLarge)$`), result: status(413)},
 	{code: regexp.MustCompile(`^(QueueNotFound|QueueBeingDeleted)$`), result: status(404)},
-	{code: regexp.MustCompile(`^(QueueDisabled|AccountIsDisabled)$`), result: failed(errorDisabled)},
+	{code: regexp.MustCompile(`^(QueueDisabled|AccountIsDisabled)$`), result: failed(policy.ErrorDisabled)},
 	{
 		code:   regexp.MustCompile(`^(AuthenticationFailed|NoAuthenticationInformation|InvalidAuthenticationInfo)$`),
 		result: status(401),

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxBrokers bounds the clients of brokers that are kept. Each has a few connections, and Event Hubs allows 1,000 for a
-	// namespace.
+	// maxBrokers bounds the clients of brokers that are kept. Each has a few connections, and Event Hubs allows 1,000 for
+	// a namespace.
 	maxBrokers = 256
 	// brokerIdle is how long an unused client is kept.
 	brokerIdle = 5 * time.Minute
@@ -36,8 +36,8 @@ type MessageRequest struct {
 	AckTimeout  time.Duration
 }
 
-// SendMessage sends a message to a broker. Like Send it calls done once, with the result or ErrInterrupted. A broker has
-// no late responses: at the ack timeout the message may have been stored, and the next attempt may repeat it.
+// SendMessage sends a message to a broker. Like Send it calls done once, with the result or ErrInterrupted. A broker
+// has no late responses: at the ack timeout the message may have been stored, and the next attempt may repeat it.
 func (c *Client) SendMessage(r *MessageRequest, done Done) error {
 	lifetime := c.lifetime(&Request{Within: r.Within})
 	ctx, cancel := context.WithTimeout(lifetime, r.AckTimeout)

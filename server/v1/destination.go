@@ -37,11 +37,12 @@ func (m *Handlers) destination(found *problems, s, stored *catalog.SubscriptionS
 	found.absent(s, func(setting *spec.Setting) bool {
 		return setting.Of != nil && !slices.Contains(setting.Of, d.EndpointType)
 	}, "must be absent with destination.endpointType "+string(d.EndpointType))
-	if mistakes := d.Normalize(); len(mistakes) > 0 {
+	divided, mistakes := d.Normalize()
+	if len(mistakes) > 0 {
 		found.validation(mistakes)
 		return
 	}
-	s.Destination = d.KeepSecrets(stored.Destination)
+	s.Destination = divided.KeepSecrets(stored.Destination)
 	found.validation(s.Destination.Mistakes(destination.Surroundings{
 		Attributes: s.DeliveryAttributes, Schema: s.WithDefaults(t).EventDeliverySchema, OAuth2: s.OAuth2 != nil,
 		Allow: m.Allow, AllowHTTP: m.AllowHTTP,

@@ -37,8 +37,8 @@ func (p *problems) deliveryMode(t *catalog.Topic, s *catalog.SubscriptionSpec) (
 			catalog.ModeQueue, api.Shorten(s.RetryPolicy.Policy))
 		s.RetryPolicy.Policy = "" // for the checks of its limits
 	}
-	p.absent(s, spec.OfRequests, fmt.Sprintf("must be absent with deliveryMode %s: consumers receive the events; set it to "+
-		"null", catalog.ModeQueue))
+	p.absent(s, spec.OfRequests, fmt.Sprintf("must be absent with deliveryMode %s: consumers receive the events; set it "+
+		"to null", catalog.ModeQueue))
 	aliases = map[string]string{}
 	if c.Queue != nil {
 		move(p, aliases, queuePath+".maxDeliveryCount", c.Queue.MaxDeliveryCount,

@@ -150,7 +150,7 @@ var Subscription = []Setting{
 	},
 	{
 		Name: "destination.properties.sharedAccessSignature", Section: Destination, Label: "SAS token", Kind: Text,
-		Max: 2048, Secret: true, Of: queues, Flag: "shared-access-signature-file", Default: "the stored one",
+		Max: 2048, Secret: true, Of: azure, Flag: "shared-access-signature-file", Default: "the stored one",
 		Help: "Token instead of a key, with the permission to add messages. It is not shown again.",
 	},
 	{
