@@ -1,8 +1,11 @@
 package node
 
-import "postrider/internal/destination"
+import (
+	"postrider/internal/destination"
+	"postrider/jobs/jetstream"
+)
 
 // Brokers are the clients of destinations that are brokers, by their type.
 func Brokers() map[destination.Type]destination.Open {
-	return map[destination.Type]destination.Open{}
+	return map[destination.Type]destination.Open{destination.NatsJetStream: jetstream.Open}
 }

@@ -18,12 +18,6 @@ import (
 	"postrider/policy"
 )
 
-// The kinds of errors that only queues and brokers have.
-const (
-	errorFull     policy.ErrorKind = "full"     // the stream stores no more messages
-	errorDisabled policy.ErrorKind = "disabled" // the stream is sealed, or JetStream is off
-)
-
 // Rejection is the error of a dialer whose rules forbid the address.
 type Rejection interface {
 	error
@@ -94,19 +88,19 @@ var meanings = map[int]struct {
 	policy.Result
 	advice string
 }{
-	10002: {policy.Result{Err: errorFull}, "; raise the limits of the account"},
+	10002: {policy.Result{Err: policy.ErrorFull}, "; raise the limits of the account"},
 	10008: {policy.Result{Status: 503}, unavailable},
 	10023: {policy.Result{Status: 503}, unavailable},
-	10028: {policy.Result{Err: errorFull}, raiseLimits},
-	10039: {policy.Result{Err: errorDisabled}, enable},
-	10047: {policy.Result{Err: errorFull}, raiseLimits},
+	10028: {policy.Result{Err: policy.ErrorFull}, raiseLimits},
+	10039: {policy.Result{Err: policy.ErrorDisabled}, enable},
+	10047: {policy.Result{Err: policy.ErrorFull}, raiseLimits},
 	10054: {policy.Result{Status: 413}, "; raise the stream's maximum message size, or publish smaller events"},
 	10059: {policy.Result{Status: 404}, "; create a stream with the subject"},
 	10060: {policy.Result{Status: 400}, "; correct stream or subject of the destination"},
-	10076: {policy.Result{Err: errorDisabled}, enable},
-	10077: {policy.Result{Err: errorFull}, raiseLimits},
+	10076: {policy.Result{Err: policy.ErrorDisabled}, enable},
+	10077: {policy.Result{Err: policy.ErrorFull}, raiseLimits},
 	10097: {policy.Result{Status: 413}, "; map fewer or shorter values to headers"},
-	10109: {policy.Result{Err: errorDisabled}, "; a sealed stream stays sealed, so use another one"},
+	10109: {policy.Result{Err: policy.ErrorDisabled}, "; a sealed stream stays sealed, so use another one"},
 	10118: {policy.Result{Status: 503}, unavailable},
 }
 
