@@ -206,5 +206,12 @@ type ClientOptions struct {
 	Log        *slog.Logger
 }
 
+// AddressRejection is in the chain of an error of ClientOptions.Dial if the address must not be called. A Sender finds it
+// by errors.As, returns policy.ErrorArgument, and keeps the error as Cause.
+type AddressRejection interface {
+	// Rejected reports whether the address must not be called.
+	Rejected() bool
+}
+
 // Open returns a Sender for the properties. It opens no connection; an error is a setting that cannot be used.
 type Open func(p *Properties, o ClientOptions) (Sender, error)
