@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -121,6 +122,9 @@ func responded(code *kerr.Error, err error) destination.Result {
 
 // plainText is an error without franz-go's and Go's prefixes.
 func plainText(err error) string {
+	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // franz-go's wrapping says more
+		return "the broker closed the connection"
+	}
 	words := strings.TrimPrefix(err.Error(), "unable to dial: ")
 	return strings.TrimPrefix(words, "dial tcp: ")
 }

@@ -100,7 +100,7 @@ func TestResultWithoutResponse(t *testing.T) {
 			t.Context(), dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), policy.ErrorSocket,
 			"connect: connection refused",
 		},
-		{t.Context(), io.ErrUnexpectedEOF, policy.ErrorSocket, "unexpected EOF"},
+		{t.Context(), io.ErrUnexpectedEOF, policy.ErrorSocket, "the broker closed the connection"},
 		{t.Context(), dial(os.ErrDeadlineExceeded), policy.ErrorTimeout, "the broker did not respond: i/o timeout"},
 		{
 			t.Context(), context.DeadlineExceeded, policy.ErrorTimeout,
