@@ -106,7 +106,7 @@ func responded(code *kerr.Error, err error) destination.Result {
 	}
 	r := destination.Result{Result: policy.Result{Status: status}}
 	if failed, ok := errors.AsType[*produceError](err); ok {
-		if failed.message != "" {
+		if failed.message != "" && failed.message != code.Message {
 			words = failed.message
 		}
 		if status == 503 {
