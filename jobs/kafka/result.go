@@ -42,7 +42,7 @@ var statuses = map[int16]int{
 // advice is what to do about a code.
 var advice = map[int16]string{
 	kerr.UnknownTopicOrPartition.Code:      "create the topic, which postrider does not do, or correct its name",
-	kerr.UnknownTopicID.Code:               "the topic was deleted",
+	kerr.UnknownTopicID.Code:               "the topic was deleted, or created again",
 	kerr.RequestTimedOut.Code:              stored,
 	kerr.NotEnoughReplicasAfterAppend.Code: stored,
 	kerr.MessageTooLarge.Code:              "raise the topic's max.message.bytes, or send smaller events",
