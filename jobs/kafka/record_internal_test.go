@@ -79,7 +79,9 @@ func TestRecordKeyAndAttributes(t *testing.T) {
 	t.Parallel()
 	m := &destination.Message{
 		Body: []byte(`{}`), ContentType: jsonUTF8, Key: []byte("k"),
-		Attributes: []destination.Attribute{{"aeg-event-type", "Notification"}, {"X-Team", "a"}, {"x-team", "b"}},
+		Attributes: []destination.Attribute{
+			{Name: "aeg-event-type", Value: "Notification"}, {Name: "X-Team", Value: "a"}, {Name: "x-team", Value: "b"},
+		},
 	}
 	require.Equal(t, "k|{}|content-type="+jsonUTF8+",aeg-event-type=Notification,X-Team=a,x-team=b",
 		describe(t, m, false), "letter case is kept")
