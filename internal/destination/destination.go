@@ -206,8 +206,8 @@ type ClientOptions struct {
 	Log        *slog.Logger
 }
 
-// AddressRejection is in the chain of an error of ClientOptions.Dial if the address must not be called. A Sender finds it
-// by errors.As, returns policy.ErrorArgument, and keeps the error as Cause.
+// AddressRejection is in the chain of an error of ClientOptions.Dial if the address must not be called. A Sender finds
+// it by errors.As, returns policy.ErrorArgument, and keeps the error as Cause.
 type AddressRejection interface {
 	// Rejected reports whether the address must not be called.
 	Rejected() bool

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Rejected reports that the address, not the network, is the cause; see destination.ClientOptions.
+// Rejected implements destination.AddressRejection.
 func (e *rejectedError) Rejected() bool { return true }
 
 // dialer returns the dialer of clients of brokers. It guards each address like those of requests, also hosts that a

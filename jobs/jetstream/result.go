@@ -18,12 +18,6 @@ import (
 	"postrider/policy"
 )
 
-// Rejection is the error of a dialer whose rules forbid the address.
-type Rejection interface {
-	error
-	Rejected() bool
-}
-
 // failure is an error that has its meaning for the retry policy.
 type failure struct {
 	destination.Result
@@ -130,7 +124,7 @@ func parseAcknowledgment(data []byte) error {
 }
 
 func isRejection(err error) bool {
-	var rejection Rejection
+	var rejection destination.AddressRejection
 	return errors.As(err, &rejection) && rejection.Rejected()
 }
 
