@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -408,7 +409,10 @@ func (a *attempt) post() error {
 	}
 	a.trace = event.TraceOf(a.work.Events())
 	started, size := a.work.Now(), len(written.body)
-	header := a.header(started, written)
+	var header http.Header
+	if written.message == nil {
+		header = a.header(started, written)
+	}
 	for i := range a.work.Members { // the request has its own copy
 		a.work.Members[i].Event.Body = nil
 		if i >= loggedEvents {

@@ -133,12 +133,12 @@ func (a *attempt) batched() bool { return a.sub.Batching() || len(a.work.Members
 // separateHeaders keeps the members that have the first one's values of dynamic headers: the headers may have changed
 // after the batch was cut.
 func (a *attempt) separateHeaders() (left bool, err error) {
-	if len(a.work.Members) == 1 || !a.sub.Headers.HasDynamic() {
+	if len(a.work.Members) == 1 || !a.sub.BatchHeaders.HasDynamic() {
 		return true, nil
 	}
 	values := func(m *queue.Member) string {
 		view := catalog.EventView(a.sub.Topic, &m.Event)
-		return a.sub.Headers.DynamicValues(&view, a.options.MaxHeaderBytes)
+		return a.sub.BatchHeaders.DynamicValues(&view, a.options.MaxHeaderBytes)
 	}
 	first := values(&a.work.Members[0])
 	return a.separate(delivery.ReasonHeaderValue, func(m *queue.Member) bool { return values(m) == first })

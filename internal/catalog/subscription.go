@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"postrider/internal/access"
@@ -38,6 +39,8 @@ type Subscription struct {
 	EndpointHash []byte
 	// Headers are the prepared DeliveryAttributes; nil = none.
 	Headers *endpointconf.HeaderSet
+	// BatchHeaders are those whose values all events of a batch share; nil = none.
+	BatchHeaders *endpointconf.HeaderSet
 	// Form is that of a destination that is a service; nil = of others, or FormProblem: its settings cannot be used.
 	Form        destination.Form
 	FormProblem error
@@ -142,6 +145,7 @@ func (r records) open(sub *Subscription, row *subscriptionRow) error {
 	sub.RetryPolicy.Policy, sub.EndpointValidation = row.Policy, row.Validation
 	sub.SigningKeys, err = r.openSigning(row.SigningSealed)
 	sub.Headers = endpointconf.NewHeaderSet(sub.DeliveryAttributes)
+	sub.BatchHeaders = sub.Headers
 	sub.Secrets = sub.SubscriptionSpec.secrets()
 	sub.prepareDestination()
 	return err
@@ -151,6 +155,14 @@ func (r records) open(sub *Subscription, row *subscriptionRow) error {
 func (s *Subscription) prepareDestination() {
 	if s.Destination.IsWebHook() || s.Destination.Properties == nil {
 		return
+	}
+	switch s.Destination.Type() { // other messages have their own properties, also in a batch
+	case destination.HybridConnection:
+	case destination.EventHub: // a batch goes to one partition
+		s.BatchHeaders = endpointconf.NewHeaderSet(slices.DeleteFunc(slices.Clone(s.DeliveryAttributes),
+			func(a endpointconf.DeliveryAttribute) bool { return a.Name != destination.PartitionKey }))
+	default:
+		s.BatchHeaders = nil
 	}
 	if !s.Destination.Type().IsBroker() {
 		s.Form, s.FormProblem = s.Destination.Form()

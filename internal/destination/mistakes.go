@@ -263,7 +263,7 @@ func (c *check) attributes() {
 		add(max(id, session), "name", "must not be %s: SessionId and MessageId cannot both be set",
 			list[max(id, session)].Name)
 	}
-	if partition, has := first[partitionKey]; has && hasSession && !sameValue(&list[partition], &list[session]) {
+	if partition, has := first[PartitionKey]; has && hasSession && !sameValue(&list[partition], &list[session]) {
 		add(partition, "properties", "must be those of SessionId: Service Bus needs the same value in both")
 	}
 }

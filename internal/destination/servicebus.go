@@ -28,11 +28,12 @@ const busContentType = "application/vnd.microsoft.servicebus.json"
 // brokerProperties are the custom attributes that become properties of Service Bus itself. Event Hubs knows the
 // partition key only. Source: Microsoft, Event Grid custom delivery properties, 2023-02-21.
 var brokerProperties = []string{
-	"MessageId", "SessionId", partitionKey, "CorrelationId", "Label", "ReplyTo", "ReplyToSessionId", "To",
+	"MessageId", "SessionId", PartitionKey, "CorrelationId", "Label", "ReplyTo", "ReplyToSessionId", "To",
 	"ViaPartitionKey",
 }
 
-const partitionKey = "PartitionKey"
+// PartitionKey is the attribute that selects the partition. Events of a batch to an event hub share it.
+const PartitionKey = "PartitionKey"
 
 // busMessage is one message of a batch.
 type busMessage struct {
@@ -57,7 +58,7 @@ func (f *busForm) message(m *Message) busMessage {
 	made := busMessage{Body: string(m.Body), BrokerProperties: map[string]string{}, UserProperties: map[string]string{}}
 	broker := brokerProperties
 	if f.kind == EventHub {
-		broker = []string{partitionKey}
+		broker = []string{PartitionKey}
 	} else {
 		made.BrokerProperties["MessageId"] = m.ID
 		made.BrokerProperties["ContentType"] = m.ContentType

@@ -311,7 +311,7 @@ func (c *cutting) batches(ctx context.Context, open []openDelivery) (batches [][
 	for i := range open {
 		open[i].bytes += added
 	}
-	if !c.sub.Headers.HasDynamic() {
+	if !c.sub.BatchHeaders.HasDynamic() {
 		return c.divide(open, false), nil
 	}
 	groups, err := c.sameHeaders(ctx, open)
@@ -411,7 +411,7 @@ func (c *cutting) sameHeaders(ctx context.Context, open []openDelivery) (groups 
 	values := make(map[int64]string, n)
 	if err := eachMember(rows, func(m *queue.Member) {
 		view := catalog.EventView(c.sub.Topic, &m.Event)
-		values[m.DeliveryID] = c.sub.Headers.DynamicValues(&view, math.MaxInt)
+		values[m.DeliveryID] = c.sub.BatchHeaders.DynamicValues(&view, math.MaxInt)
 	}); err != nil {
 		return nil, err
 	}
