@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 
@@ -29,10 +30,10 @@ func (s *Subscriptions) validationOf(
 	ctx context.Context, tx pgx.Tx, spec *SubscriptionSpec, existing *Subscription, c change,
 ) (validation, error) {
 	switch {
+	case !spec.Destination.IsWebHook(): // only webhooks know the handshake
+		return validation{setting: cmp.Or(spec.EndpointValidation, ValidationSkip), state: ProvisioningSucceeded}, nil
 	case spec.Pulled(), spec.EndpointValidation != ValidationRequired:
 		return validation{setting: ValidationSkip, state: ProvisioningSucceeded}, nil
-	case !spec.Destination.IsWebHook(): // only webhooks know the handshake
-		return validation{setting: ValidationRequired, state: ProvisioningSucceeded}, nil
 	case !s.needsValidation(spec, existing, c) && (c.handshake == 0 || !existing.NotValidated()):
 		return validation{ValidationRequired, existing.ProvisioningState, existing.HandshakeID}, nil
 	case c.handshake == 0:

@@ -151,18 +151,21 @@ func (d *Destination) OnlySecrets() *Destination {
 }
 
 // KeepSecrets returns d with the stored secrets if it has none, and the target and the names of its credentials are the
-// stored ones: otherwise a user who does not know the secrets could have them sent to an address of their choice. Keys
+// stored ones, or absent: otherwise a user who does not know the secrets could have them sent to an address of their choice. Keys
 // are kept or replaced together, so a request with primaryKey only removes secondaryKey. It does not change d.
 func (d *Destination) KeepSecrets(stored *Destination) *Destination {
 	if d == nil || d.Properties == nil || len(d.Secrets()) > 0 || len(stored.Secrets()) == 0 ||
-		d.EndpointType != stored.EndpointType || d.Target() != stored.Target() ||
-		d.Properties.SharedAccessKeyName != stored.Properties.SharedAccessKeyName ||
-		d.Properties.Username != stored.Properties.Username {
+		d.EndpointType != stored.EndpointType || d.Target() != stored.Target() {
 		return d
 	}
-	kept, properties := *d, *d.Properties
+	kept, properties, of := *d, *d.Properties, stored.Properties
+	properties.SharedAccessKeyName = cmp.Or(properties.SharedAccessKeyName, of.SharedAccessKeyName)
+	properties.Username = cmp.Or(properties.Username, of.Username)
+	if properties.SharedAccessKeyName != of.SharedAccessKeyName || properties.Username != of.Username {
+		return d
+	}
 	for i, secret := range properties.secrets() {
-		*secret = *stored.Properties.secrets()[i]
+		*secret = *of.secrets()[i]
 	}
 	kept.Properties = &properties
 	return &kept

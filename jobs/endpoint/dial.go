@@ -40,6 +40,9 @@ func (t *transports) dialer(plain bool) func(ctx context.Context, network, addre
 //
 // Source: RFC 9110, 9.3.6 (CONNECT).
 func connectThrough(ctx context.Context, proxy *url.URL, address string) (net.Conn, error) {
+	if proxy.Scheme != "http" && proxy.Scheme != "https" {
+		return nil, &rejectedError{cause: fmt.Errorf("%w: it is a %s proxy", errNoConnect, proxy.Scheme)}
+	}
 	host := proxy.Host
 	if proxy.Port() == "" {
 		host = net.JoinHostPort(proxy.Hostname(), map[string]string{"http": "80", "https": "443"}[proxy.Scheme])

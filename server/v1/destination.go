@@ -49,6 +49,14 @@ func (m *Handlers) destination(found *problems, s, stored *catalog.SubscriptionS
 	}))
 }
 
+// destinationValidation is the default of endpointValidation for a type. "" if nothing shows that an entity exists.
+func destinationValidation(t destination.Type) catalog.EndpointValidation {
+	if slices.Contains(spec.Find(spec.Subscription, "endpointValidation").Of, t) {
+		return catalog.ValidationRequired
+	}
+	return ""
+}
+
 // absent rejects settings that are set.
 func (p *problems) absent(s *catalog.SubscriptionSpec, which func(*spec.Setting) bool, message string) {
 	text, err := json.Marshal(s)

@@ -80,7 +80,7 @@ func (m *Handlers) checkSubscription(
 	}
 	found.signingSecret(&stated.Signing)
 	found.expiration(stated.ExpirationTimeUTC, m.Parts.Clock.Now())
-	if stated.EndpointValidation == "" && !pulled && stated.Destination.IsWebHook() {
+	if stated.EndpointValidation == "" && !pulled {
 		stated.EndpointValidation = m.defaultValidation(&stated)
 	}
 	if rate := stated.DeliveryRate; rate != nil && rate.Limit == 0 {

@@ -54,6 +54,9 @@ func (m *Handlers) defaultValidation(s *catalog.SubscriptionSpec) catalog.Endpoi
 	if s.MessageFormat.IsMessage() {
 		return catalog.ValidationSkip
 	}
+	if !s.Destination.IsWebHook() {
+		return destinationValidation(s.Destination.Type())
+	}
 	if u, err := url.Parse(s.EndpointURL); err == nil && m.DefaultValidation != nil {
 		return m.DefaultValidation(u.Hostname())
 	}
