@@ -42,7 +42,7 @@ func status(n int) policy.Result { return policy.Result{Status: n} }
 func failed(kind policy.ErrorKind) policy.Result { return policy.Result{Err: kind} }
 
 // busRules are those of Service Bus, Event Hubs and Relay. One status stands for several causes, which only the text
-// tells apart; its wording is not documented, so it is matched loosely.
+// distinguishes; its wording is not documented, so it is matched loosely.
 // Source: Microsoft, Service Bus and Event Hubs REST APIs, response codes; their exceptions and throttling pages.
 var busRules = []rule{
 	{code: regexp.MustCompile(`^(50002|50004|50009|ServerBusy)$`), result: status(503)},
