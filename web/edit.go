@@ -38,6 +38,9 @@ type editor struct {
 	focus string // the list to which a row was added
 	// dependent changes fields that depend on more than the table. Optional.
 	dependent func(section *formSection, field *form.Field)
+	// kind is the setting that decides which others there are, as has reports; "" = none does.
+	kind string
+	has  func(s *spec.Setting, kind string) bool
 	// finish changes the settings before they are sent. Optional.
 	finish func(settings map[string]any)
 	// test handles the test button. Optional.
@@ -77,6 +80,7 @@ func (p *pages) edit(open opener) site.Page {
 			view := formView{
 				Action: e.action, Back: e.trail[len(e.trail)-1].Href, Save: "Create", Etag: e.Get("etag"),
 				Was: e.Get("was"), Others: e.Mistakes[""], Changes: e.changes, Sections: e.sections(),
+				Kind: e.Get(e.kind), HasKind: e.kind != "",
 			}
 			title := "New " + e.noun
 			if e.name != "" {
@@ -103,23 +107,43 @@ func (p *pages) readStored(ctx context.Context, c echo.Context, e *editor, name 
 // fill enters the stored settings.
 func (e *editor) fill() {
 	for i := range e.table {
-		s := &e.table[i]
-		value, stored := e.stored[s.Name]
-		list := e.list(s.Name)
-		switch {
-		case stored && list != nil:
-			var rows []json.RawMessage
-			_ = json.Unmarshal(value, &rows) // it is always a list
-			for i, row := range rows {
-				list.write(e.Input, list.at(i)+".", row)
-			}
-		case stored:
-			e.Set(s.Name, form.TextOf(s, value))
-		case form.IsCheckBox(s):
-			e.Set(s.Name, s.Default)
-		}
+		e.fillField(&e.table[i])
 	}
 	e.remember()
+}
+
+func (e *editor) fillField(s *spec.Setting) {
+	value, stored := e.stored[s.Name]
+	list := e.list(s.Name)
+	switch {
+	case stored && list != nil:
+		var rows []json.RawMessage
+		_ = json.Unmarshal(value, &rows) // it is always a list
+		for i, row := range rows {
+			list.write(e.Input, list.at(i)+".", row)
+		}
+	case stored:
+		e.Set(s.Name, form.TextOf(s, value))
+	case form.IsCheckBox(s):
+		e.Set(s.Name, s.Default)
+	}
+}
+
+// shows reports whether the form has the setting.
+func (e *editor) shows(s *spec.Setting) bool { return e.kind == "" || e.has(s, e.Get(e.kind)) }
+
+// kindChanged reports whether the user chose another kind than that of the page's fields. It fills in the fields that
+// the page did not have.
+func (e *editor) kindChanged() bool {
+	if e.kind == "" || e.Get("kind") == e.Get(e.kind) {
+		return false
+	}
+	for i := range e.table {
+		if s := &e.table[i]; s.Name != e.kind && e.shows(s) && !e.has(s, e.Get("kind")) {
+			e.fillField(s)
+		}
+	}
+	return true
 }
 
 // remember keeps the stored version in the form, to detect changes by other users.
@@ -146,7 +170,9 @@ func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 		s := &e.table[i]
 		list, stored := e.list(s.Name), e.stored[s.Name]
 		switch {
-		case s.Section == "", s.Secret && list == nil && !e.Has(s.Name):
+		case s.Section == "", e.shows(s) && s.Secret && list == nil && !e.Has(s.Name):
+		case !e.shows(s):
+			put(settings, s.Name, nil)
 		case list != nil:
 			rows := []any{}
 			for i := range e.Input.Rows(list.name) {
@@ -174,7 +200,7 @@ func (e *editor) sections() (sections []formSection) {
 	for i := range e.table {
 		s := &e.table[i]
 		fixed := s.Fixed && e.name != ""
-		if s.Section == "" || fixed && e.stored[s.Name] == nil {
+		if s.Section == "" || fixed && e.stored[s.Name] == nil || !e.shows(s) {
 			continue
 		}
 		if n := len(sections); n == 0 || sections[n-1].Title != s.Section {
@@ -184,6 +210,9 @@ func (e *editor) sections() (sections []formSection) {
 			})
 		}
 		section, field := &sections[len(sections)-1], form.FieldOf(s)
+		if s.Name == e.kind {
+			field.Reload = e.action
+		}
 		field.Fixed, field.Required = fixed, field.Required && e.name == ""
 		if e.dependent != nil {
 			e.dependent(section, &field)
@@ -210,7 +239,11 @@ func (e *editor) sections() (sections []formSection) {
 
 // submit handles the buttons of a form. It returns the address to redirect to; "" shows the form.
 func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open opener) (href string, err error) {
-	if e.Has("add") || e.Has("remove") {
+	changed := e.kindChanged()
+	switch {
+	case e.Has("change"):
+		return "", nil
+	case e.Has("add") || e.Has("remove"):
 		for _, l := range e.lists {
 			if e.Get("add") == l.name {
 				e.focus = l.name
@@ -221,6 +254,10 @@ func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open open
 			}
 		}
 		return "", nil
+	case changed:
+		return "", &site.RejectionError{
+			Status: http.StatusBadRequest, Text: "Nothing was saved: enter the settings of the type that you chose.",
+		}
 	}
 	for _, l := range e.lists {
 		// Rows without input are removed, so that the API's row numbers are those of the page.

@@ -75,6 +75,8 @@ type formView struct {
 	Action, Back string // the addresses for Save and Cancel
 	Save         string // the label of its button
 	Etag, Was    string
+	Kind         string // what the fields are for, see editor.kind
+	HasKind      bool
 	Others       []string
 	Changes      []change
 	Sections     []formSection

@@ -360,6 +360,9 @@ func (p *pages) helpers() template.FuncMap {
 		"foundPath":        foundPath,
 		"userPath":         userPath,
 		"apiKeyPath":       apiKeyPath,
+		"lower":            strings.ToLower,
+		"target":           p.target,
+		"attributesLabel":  attributesLabel,
 		"add1":             func(n int) int { return n + 1 },
 	}
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,9 +16,11 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
+	"postrider/policy"
 	"postrider/web/display"
 	"postrider/web/form"
 	"postrider/web/site"
@@ -34,7 +37,9 @@ type subscriptionForm struct {
 	*editor
 	pages    *pages
 	topic    *catalog.Topic
-	endpoint string // the stored endpoint without its query
+	endpoint string          // the stored endpoint without its query, or the target of another destination
+	secrets  map[string]bool // the names of the stored secrets of the destination
+	was      destination.Type
 	tester   filterTester
 }
 
@@ -77,6 +82,9 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	}
 	s := &subscriptionForm{editor: e, pages: p, topic: topic}
 	e.dependent, e.finish, e.saved, e.test = s.dependent, s.finish, s.saved, s.testFilter
+	e.kind, e.has = typeSetting, func(s *spec.Setting, kind string) bool {
+		return s.Of == nil || slices.Contains(s.Of, cmp.Or(destination.Type(kind), destination.WebHook))
+	}
 	if name == "" {
 		return e, nil
 	}
@@ -119,11 +127,18 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 		return fmt.Errorf("write the stored settings: %w", err)
 	}
 	s.stored, s.etag, s.endpoint = settingsIn(s.table, text), sub.Version.String(), sub.EndpointBaseURL
+	s.was, s.secrets = sub.Destination.Type(), map[string]bool{}
+	for name := range sub.Destination.SecretsByName() {
+		s.secrets[propertiesSetting+"."+name] = true
+	}
 	s.stored["endpointBaseUrl"] = form.TextJSON(s.endpoint) // for the changes by another user
 	return nil
 }
 
 const (
+	typeSetting       = "destination.endpointType"
+	propertiesSetting = "destination.properties"
+
 	modeSetting = "deliveryConfiguration.deliveryMode"
 	rateLimit   = "deliveryRate.limit"
 )
@@ -152,7 +167,15 @@ func (s *subscriptionForm) finish(settings map[string]any) {
 			}
 		}
 	}
+	if tls := propertiesSetting + ".tls"; s.stored[tls] == nil && s.Get(tls) == "true" {
+		put(settings, tls, nil) // the default
+	}
+	to, _ := settings["destination"].(map[string]any)
+	properties := to["properties"]
 	orNull(settings)
+	if to["endpointType"] != nil {
+		to["properties"] = properties // with null for each that is not set, so that the API names those that are missing
+	}
 }
 
 // dropStored removes settings of the other delivery mode that the user left as they were. The API rejects those that
@@ -162,7 +185,8 @@ func (s *subscriptionForm) dropStored(settings map[string]any, ofOtherMode func(
 	for i := range s.table {
 		setting := &s.table[i]
 		value := spec.At(text, setting.Name)
-		if ofOtherMode(setting) && (value == nil || string(value) == string(s.stored[setting.Name])) {
+		if stored := s.stored[setting.Name]; ofOtherMode(setting) &&
+			(value == nil || string(value) == string(stored) || stored == nil && string(value) == setting.Default) {
 			put(settings, setting.Name, nil)
 		}
 	}
@@ -188,9 +212,20 @@ func (s *subscriptionForm) saved(name string, response *apiResponse) (href strin
 
 // dependent changes fields that depend on the stored endpoint, the topic or the retry policies.
 func (s *subscriptionForm) dependent(section *formSection, field *form.Field) {
+	if s.name == "" {
+		field.Hint, _, _ = strings.Cut(field.Hint, " Default: the stored one")
+	}
 	switch field.Name {
+	case typeSetting:
+		field.Hint = "What receives the events. It decides which settings there are."
+		field.Options[0] = form.Option{Text: destination.WebHook.Words()}
+		field.Options = slices.Delete(field.Options, 1, 2)
+		for i := range field.Options[1:] {
+			option := &field.Options[i+1]
+			option.Text = destination.Type(option.Value).Words()
+		}
 	case "endpointUrl":
-		if s.endpoint != "" {
+		if s.endpoint != "" && s.was == destination.WebHook {
 			field.Label, field.Placeholder = "New URL", display.Visible(s.endpoint)
 			field.Hint = "Leave empty to keep the stored URL with its query. " + field.Hint
 		}
@@ -215,6 +250,70 @@ func (s *subscriptionForm) dependent(section *formSection, field *form.Field) {
 		}
 	case filterList:
 		section.Tester = s.filterTester(section.ID)
+	}
+	if kind := destination.Type(s.Get(typeSetting)); kind != "" {
+		s.dependentOnType(kind, field)
+	}
+}
+
+// examples replace the placeholders of some types' fields.
+var examples = map[destination.Type]map[string]string{
+	destination.StorageQueue: {
+		"resourceId":       "/subscriptions/…/providers/Microsoft.Storage/storageAccounts/shop/queueservices/default/queues/orders",
+		"endpoint":         "https://shop.queue.core.windows.net",
+		"connectionString": "DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…",
+	},
+	destination.ServiceBusTopic: {"resourceId": "/subscriptions/…/providers/Microsoft.ServiceBus/namespaces/shop/topics/orders"},
+	destination.EventHub:        {"resourceId": "/subscriptions/…/providers/Microsoft.EventHub/namespaces/shop/eventhubs/orders"},
+	destination.HybridConnection: {
+		"resourceId": "/subscriptions/…/providers/Microsoft.Relay/namespaces/shop/hybridConnections/orders",
+	},
+	destination.NatsJetStream: {"servers": "nats-1.example.com:4222"},
+}
+
+// hubBatches are the defaults of an event hub.
+var hubBatches = map[string]string{
+	"maxEventsPerBatch":             " Default: 100; 10 if only the batch size is set.",
+	"preferredBatchSizeInKilobytes": " Default: 192; 64 if events per batch are set.",
+}
+
+const headersLabel = "Headers"
+
+// attributesLabel is what a type of destination calls the values of deliveryAttributeMappings.
+func attributesLabel(kind destination.Type) string {
+	switch kind {
+	case destination.ServiceBusQueue, destination.ServiceBusTopic, destination.EventHub:
+		return "Message properties"
+	default:
+		return headersLabel
+	}
+}
+
+// dependentOnType changes fields whose texts are about webhooks.
+func (s *subscriptionForm) dependentOnType(kind destination.Type, field *form.Field) {
+	if example, ok := examples[kind][strings.TrimPrefix(field.Name, propertiesSetting+".")]; ok {
+		field.Placeholder = example
+	}
+	if s.secrets[field.Name] && kind == s.was {
+		field.Placeholder, field.Hint = "stored", "Leave empty to keep the stored one. "+field.Hint
+	}
+	switch field.Name {
+	case "endpointValidation":
+		field.Hint = "required: saving checks that the target exists and accepts the credentials. skip: nothing is checked. " +
+			"Default: required."
+	case "endpointKind":
+		field.Hint = strings.Replace(field.Hint, string(policy.KindWebhook), string(policy.KindAzureResource), 1)
+	case "maxEventsPerBatch", "preferredBatchSizeInKilobytes":
+		if kind == destination.EventHub {
+			field.Hint, _, _ = strings.Cut(field.Hint, " Default: ")
+			field.Hint += hubBatches[field.Name]
+		}
+	case headerList:
+		field.Label = attributesLabel(kind)
+		field.Hint = strings.Replace(field.Hint, "Headers", field.Label, 1)
+		if field.Label != headersLabel {
+			s.list(headerList).row = "Property"
+		}
 	}
 }
 

@@ -31,6 +31,15 @@ const (
 	NatsJetStream    Type = "NatsJetStream"
 )
 
+var words = map[Type]string{
+	WebHook: "Webhook", StorageQueue: "Storage queue", ServiceBusQueue: "Service Bus queue",
+	ServiceBusTopic: "Service Bus topic", EventHub: "Event hub", HybridConnection: "Hybrid connection",
+	Kafka: "Kafka topic", NatsJetStream: "NATS JetStream",
+}
+
+// Words is the type as forms and pages show it.
+func (t Type) Words() string { return words[t] }
+
 // Types are all types. The first is the default.
 func Types() []string {
 	types := []Type{

@@ -34,6 +34,25 @@ var schemes = map[Type]string{
 	HybridConnection: "hybridconnection",
 }
 
+// TargetWords are the words for the type of a Target, as far as its scheme shows it; "" for a URL of WebHook.
+func TargetWords(target string) string {
+	scheme, _, _ := strings.Cut(target, "://")
+	switch scheme {
+	case "kafka":
+		return Kafka.Words()
+	case "nats":
+		return NatsJetStream.Words()
+	case "servicebus":
+		return "Service Bus"
+	}
+	for t, s := range schemes {
+		if s == scheme {
+			return t.Words()
+		}
+	}
+	return ""
+}
+
 func (p *Properties) servers() string {
 	return strings.ToLower(strings.Join(slices.Sorted(slices.Values(p.Servers)), ","))
 }

@@ -266,7 +266,7 @@ func PhasesOf(a query.AttemptLine, longest float64) []Phase {
 	add("first byte", "wait", a.FirstByteMs)
 	switch rest := a.DurationMs - from; {
 	case rest <= 0:
-	case a.FirstByteMs != nil:
+	case a.FirstByteMs != nil || a.Status != nil: // brokers have no times of their own
 		add("response", "read", &rest)
 	default:
 		add("no response", "none", &rest)

@@ -41,8 +41,9 @@ type Field struct {
 	Rows                    int // of a text area
 	Wide                    bool
 	Required, Focus         bool
-	Fixed                   bool // shown, but cannot be changed
-	Secret                  bool // never shown again after it was sent
+	Reload                  string // of a select that decides which other fields there are: the address of its form
+	Fixed                   bool   // shown, but cannot be changed
+	Secret                  bool   // never shown again after it was sent
 	Mistakes                []string
 }
 
@@ -74,7 +75,7 @@ func (f *Input) Fields(list ...Field) []Field {
 // FieldOf is the field of a setting.
 func FieldOf(s *spec.Setting) Field {
 	field := Field{
-		Name: s.Name, Label: s.Label, Kind: fieldKinds[s.Kind], Hint: s.Text(), Placeholder: s.Example, Default: s.Default,
+		Name: s.Name, Label: s.Label, Kind: fieldKinds[s.Kind], Hint: s.Help, Placeholder: s.Example, Default: s.Default,
 		Required: s.Default == "", Secret: s.Secret && s.Kind != spec.URL,
 		Wide: slices.Contains([]spec.Kind{spec.URL, spec.PEM, spec.Lines, spec.JSON, spec.List}, s.Kind),
 	}
