@@ -20,7 +20,6 @@ import (
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
-	"postrider/policy"
 	"postrider/web/display"
 	"postrider/web/form"
 	"postrider/web/site"
@@ -253,67 +252,6 @@ func (s *subscriptionForm) dependent(section *formSection, field *form.Field) {
 	}
 	if kind := destination.Type(s.Get(typeSetting)); kind != "" {
 		s.dependentOnType(kind, field)
-	}
-}
-
-// examples replace the placeholders of some types' fields.
-var examples = map[destination.Type]map[string]string{
-	destination.StorageQueue: {
-		"resourceId":       "/subscriptions/…/providers/Microsoft.Storage/storageAccounts/shop/queueservices/default/queues/orders",
-		"endpoint":         "https://shop.queue.core.windows.net",
-		"connectionString": "DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…",
-	},
-	destination.ServiceBusTopic: {"resourceId": "/subscriptions/…/providers/Microsoft.ServiceBus/namespaces/shop/topics/orders"},
-	destination.EventHub:        {"resourceId": "/subscriptions/…/providers/Microsoft.EventHub/namespaces/shop/eventhubs/orders"},
-	destination.HybridConnection: {
-		"resourceId": "/subscriptions/…/providers/Microsoft.Relay/namespaces/shop/hybridConnections/orders",
-	},
-	destination.NatsJetStream: {"servers": "nats-1.example.com:4222"},
-}
-
-// hubBatches are the defaults of an event hub.
-var hubBatches = map[string]string{
-	"maxEventsPerBatch":             " Default: 100; 10 if only the batch size is set.",
-	"preferredBatchSizeInKilobytes": " Default: 192; 64 if events per batch are set.",
-}
-
-const headersLabel = "Headers"
-
-// attributesLabel is what a type of destination calls the values of deliveryAttributeMappings.
-func attributesLabel(kind destination.Type) string {
-	switch kind {
-	case destination.ServiceBusQueue, destination.ServiceBusTopic, destination.EventHub:
-		return "Message properties"
-	default:
-		return headersLabel
-	}
-}
-
-// dependentOnType changes fields whose texts are about webhooks.
-func (s *subscriptionForm) dependentOnType(kind destination.Type, field *form.Field) {
-	if example, ok := examples[kind][strings.TrimPrefix(field.Name, propertiesSetting+".")]; ok {
-		field.Placeholder = example
-	}
-	if s.secrets[field.Name] && kind == s.was {
-		field.Placeholder, field.Hint = "stored", "Leave empty to keep the stored one. "+field.Hint
-	}
-	switch field.Name {
-	case "endpointValidation":
-		field.Hint = "required: saving checks that the target exists and accepts the credentials. skip: nothing is checked. " +
-			"Default: required."
-	case "endpointKind":
-		field.Hint = strings.Replace(field.Hint, string(policy.KindWebhook), string(policy.KindAzureResource), 1)
-	case "maxEventsPerBatch", "preferredBatchSizeInKilobytes":
-		if kind == destination.EventHub {
-			field.Hint, _, _ = strings.Cut(field.Hint, " Default: ")
-			field.Hint += hubBatches[field.Name]
-		}
-	case headerList:
-		field.Label = attributesLabel(kind)
-		field.Hint = strings.Replace(field.Hint, "Headers", field.Label, 1)
-		if field.Label != headersLabel {
-			s.list(headerList).row = "Property"
-		}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
-	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
@@ -33,46 +32,6 @@ func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
 			return query.SubscriptionKey{Topic: l.Topic, Subscription: l.Subscription}
 		})
 	return p.ShowList(c, "subscriptions", "Event subscriptions", list, err)
-}
-
-// target is where an event subscription delivers to. Kind is the type in words; "" for a URL, or if consumers receive
-// the events.
-type target struct{ Kind, URL string }
-
-// target returns the target of an event subscription. url is what was stored with an object, which may be that of an
-// earlier destination; "" = the current one.
-func (p *pages) target(topic, subscription, url string) target {
-	snapshot := p.Parts.Cache.Snapshot()
-	if of, known := snapshot.Topic(topic); known {
-		sub, known := snapshot.SubscriptionNamed(of.ID, subscription)
-		if known && (url == "" || url == sub.EndpointBaseURL) {
-			return targetOf(sub)
-		}
-	}
-	return target{Kind: destination.TargetWords(url), URL: url}
-}
-
-func targetOf(sub *catalog.Subscription) target {
-	if sub.Destination.IsWebHook() {
-		return target{URL: sub.EndpointBaseURL}
-	}
-	return target{Kind: sub.Destination.Type().Words(), URL: sub.EndpointBaseURL}
-}
-
-// destinationFacts are the properties of a destination that are set, without secrets.
-func destinationFacts(sub *catalog.Subscription) (facts []display.Fact) {
-	text, err := json.Marshal(map[string]any{"destination": sub.Destination})
-	for i := range spec.Subscription {
-		s := &spec.Subscription[i]
-		if value := spec.At(text, s.Name); err != nil || s.Section != spec.Destination || value == nil || s.Of == nil {
-			continue
-		} else if s.Secret {
-			facts = append(facts, display.Fact{Label: s.Label, Text: "stored"})
-		} else {
-			facts = append(facts, display.Fact{Label: s.Label, Text: form.TextOf(s, value)})
-		}
-	}
-	return facts
 }
 
 // readSubscriptions reads a page of event subscriptions, with the texts of their settings that lists show.
