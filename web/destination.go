@@ -71,10 +71,19 @@ var examples = map[destination.Type]map[string]string{
 	destination.NatsJetStream: {"servers": "nats-1.example.com:4222"},
 }
 
-// hubBatches are the defaults of an event hub.
-var hubBatches = map[string]string{
-	"maxEventsPerBatch":             " Default: 100; 10 if only the batch size is set.",
-	"preferredBatchSizeInKilobytes": " Default: 192; 64 if events per batch are set.",
+const messageSize = propertiesSetting + ".maxMessageSizeInKilobytes"
+
+// defaults replace the defaults of some types' fields.
+var defaults = map[destination.Type]map[string]string{
+	destination.ServiceBusQueue: {messageSize: "256"},
+	destination.ServiceBusTopic: {messageSize: "256"},
+	destination.EventHub: {
+		messageSize:                     "1024",
+		"maxEventsPerBatch":             "100; 10 if only the batch size is set",
+		"preferredBatchSizeInKilobytes": "192; 64 if events per batch are set",
+	},
+	destination.Kafka:         {messageSize: "the broker's"},
+	destination.NatsJetStream: {messageSize: "the server's"},
 }
 
 const headersLabel = "Headers"
@@ -94,20 +103,23 @@ func (s *subscriptionForm) dependentOnType(kind destination.Type, field *form.Fi
 	if example, ok := examples[kind][strings.TrimPrefix(field.Name, propertiesSetting+".")]; ok {
 		field.Placeholder = example
 	}
+	if text, ok := defaults[kind][field.Name]; ok {
+		field.Hint, _, _ = strings.Cut(field.Hint, " Default: ")
+		field.Hint += " Default: " + text + "."
+	}
 	if s.secrets[field.Name] && kind == s.was {
 		field.Placeholder, field.Hint = "stored", "Leave empty to keep the stored one. "+field.Hint
 	}
 	switch field.Name {
+	case propertiesSetting + ".password":
+		if kind == destination.Kafka {
+			field.Hint = "Password at the broker. It is not shown again."
+		}
 	case "endpointValidation":
 		field.Hint = "required: saving checks that the target exists and accepts the credentials. skip: nothing is " +
 			"checked. Default: required."
 	case "endpointKind":
 		field.Hint = strings.Replace(field.Hint, string(policy.KindWebhook), string(policy.KindAzureResource), 1)
-	case "maxEventsPerBatch", "preferredBatchSizeInKilobytes":
-		if kind == destination.EventHub {
-			field.Hint, _, _ = strings.Cut(field.Hint, " Default: ")
-			field.Hint += hubBatches[field.Name]
-		}
 	case headerList:
 		field.Label = attributesLabel(kind)
 		field.Hint = strings.Replace(field.Hint, "Headers", field.Label, 1)

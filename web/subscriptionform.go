@@ -211,7 +211,7 @@ func (s *subscriptionForm) saved(name string, response *apiResponse) (href strin
 
 // dependent changes fields that depend on the stored endpoint, the topic or the retry policies.
 func (s *subscriptionForm) dependent(section *formSection, field *form.Field) {
-	if s.name == "" {
+	if s.name == "" || strings.HasPrefix(field.Name, propertiesSetting) {
 		field.Hint, _, _ = strings.Cut(field.Hint, " Default: the stored one")
 	}
 	switch field.Name {

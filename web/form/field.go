@@ -100,7 +100,11 @@ func FieldOf(s *spec.Setting) Field {
 	if limits := s.Limits(); limits != "" {
 		field.Hint += " Allowed: " + limits + "."
 	}
-	if s.Default != "" && s.Default != "none" {
+	required, ok := strings.CutPrefix(s.Default, "none; ")
+	switch {
+	case ok:
+		field.Hint += " " + strings.ToUpper(required[:1]) + required[1:] + "."
+	case s.Default != "" && s.Default != "none":
 		field.Hint += " Default: " + s.Default + "."
 	}
 	return field
