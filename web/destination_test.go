@@ -120,6 +120,8 @@ func TestSubscriptionFormOfDestination(t *testing.T) {
 	b.requireTexts(t, show, "Kafka topic · kafka://b-1.example.com:9092,b-2.example.com:9092/orders")
 
 	form = typed(b.retyped(t, edit, formOf(t, b.page(t, edit)), ""), "endpointUrl", "https://example.com/hook")
+	require.Empty(t, form.Get("endpointValidation"), "skip was for the broker")
+	form.Set("endpointValidation", "skip")
 	b.requireRedirect(t, edit, form, `done=`)
 	require.Nil(t, b.spec(t, "orders", "bus").Destination)
 	require.Equal(t, "https://example.com/hook", b.settings(t, api)["endpointBaseUrl"])

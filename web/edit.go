@@ -41,6 +41,8 @@ type editor struct {
 	// kind is the setting that decides which others there are, as has reports; "" = none does.
 	kind string
 	has  func(s *spec.Setting, kind string) bool
+	// ofKind are settings whose values are for one kind.
+	ofKind []string
 	// finish changes the settings before they are sent. Optional.
 	finish func(settings map[string]any)
 	// test handles the test button. Optional.
@@ -137,6 +139,9 @@ func (e *editor) shows(s *spec.Setting) bool { return e.kind == "" || e.has(s, e
 func (e *editor) kindChanged() bool {
 	if e.kind == "" || e.Get("kind") == e.Get(e.kind) {
 		return false
+	}
+	for _, name := range e.ofKind {
+		e.Set(name, "")
 	}
 	for i := range e.table {
 		if s := &e.table[i]; s.Name != e.kind && e.shows(s) && !e.has(s, e.Get("kind")) {

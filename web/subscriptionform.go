@@ -81,6 +81,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 	}
 	s := &subscriptionForm{editor: e, pages: p, topic: topic}
 	e.dependent, e.finish, e.saved, e.test = s.dependent, s.finish, s.saved, s.testFilter
+	e.ofKind = []string{"endpointValidation"}
 	e.kind, e.has = typeSetting, func(s *spec.Setting, kind string) bool {
 		return s.Of == nil || slices.Contains(s.Of, cmp.Or(destination.Type(kind), destination.WebHook))
 	}
@@ -154,7 +155,8 @@ func (s *subscriptionForm) finish(settings map[string]any) {
 		s.dropStored(settings, func(of *spec.Setting) bool { return of.Section == spec.Mode && of.Name != modeSetting })
 	}
 	reformatted := s.Get("messageFormat") != strings.Trim(string(s.stored["messageFormat"]), `"`)
-	if stored := s.stored["endpointValidation"]; (s.Has("endpointUrl") || reformatted) && s.name != "" &&
+	moved := s.Has("endpointUrl") && s.kindIs(s.was)
+	if stored := s.stored["endpointValidation"]; (moved || reformatted) && s.name != "" &&
 		string(stored) == string(form.TextJSON(s.Get("endpointValidation"))) {
 		delete(settings, "endpointValidation") // it is for the stored endpoint and format
 	}
@@ -175,6 +177,11 @@ func (s *subscriptionForm) finish(settings map[string]any) {
 	if to["endpointType"] != nil {
 		to["properties"] = properties // with null for each that is not set, so that the API names those that are missing
 	}
+}
+
+// kindIs reports whether the form is for a type of destination.
+func (s *subscriptionForm) kindIs(kind destination.Type) bool {
+	return cmp.Or(destination.Type(s.Get(typeSetting)), destination.WebHook) == kind
 }
 
 // dropStored removes settings of the other delivery mode that the user left as they were. The API rejects those that
