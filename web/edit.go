@@ -102,7 +102,7 @@ func (p *pages) readStored(ctx context.Context, c echo.Context, e *editor, name 
 	if err != nil {
 		return err
 	}
-	e.etag, e.stored = response.header.Get("ETag"), settingsIn(e.table, response.body.Bytes())
+	e.etag, e.stored = response.header.Get("ETag"), form.SettingsIn(e.table, response.body.Bytes())
 	return nil
 }
 
@@ -177,21 +177,21 @@ func (e *editor) settings() (settings map[string]any, mistakes []apiProblem) {
 		switch {
 		case s.Section == "", e.shows(s) && s.Secret && list == nil && !e.Has(s.Name):
 		case !e.shows(s):
-			put(settings, s.Name, nil)
+			form.Put(settings, s.Name, nil)
 		case list != nil:
 			rows := []any{}
 			for i := range e.Input.Rows(list.name) {
 				rows = append(rows, list.read(e.Input, list.at(i)+"."))
 			}
-			put(settings, s.Name, rows)
+			form.Put(settings, s.Name, rows)
 		case stored != nil && (s.Fixed && e.name != "" || form.TextOf(s, stored) == e.Values.Get(s.Name)):
-			put(settings, s.Name, stored) // unchanged: a time keeps its fraction of a second
+			form.Put(settings, s.Name, stored) // unchanged: a time keeps its fraction of a second
 		default:
 			value := e.Value(s)
 			if _, invalid := value.(string); invalid && s.Kind == spec.JSON {
 				mistakes = append(mistakes, apiProblem{Target: s.Name, Message: s.Name + " must be JSON"})
 			}
-			put(settings, s.Name, value)
+			form.Put(settings, s.Name, value)
 		}
 	}
 	if e.finish != nil {

@@ -45,8 +45,8 @@ func TestNewSettingGetsField(t *testing.T) {
 		s.Name, s.Section, s.Label, s.Help = cmp.Or(s.Name, "new"), spec.Limits, "New setting", "Help of the setting."
 		e := &editor{Input: form.New(), table: append(slices.Clone(spec.Topic), s), name: "orders"}
 		object, want := map[string]any{}, map[string]any{}
-		put(object, s.Name, json.RawMessage(row.stored))
-		e.stored = settingsIn(e.table, asJSON(t, object))
+		form.Put(object, s.Name, json.RawMessage(row.stored))
+		e.stored = form.SettingsIn(e.table, asJSON(t, object))
 		e.fill()
 		field := fieldNamed(t, e.sections(), s.Name)
 		require.Equal(t, row.shown, field.Value, name)
@@ -56,7 +56,7 @@ func TestNewSettingGetsField(t *testing.T) {
 		e.Set(s.Name, row.entered)
 		settings, mistakes := e.settings()
 		require.Empty(t, mistakes)
-		put(want, s.Name, json.RawMessage(row.sent))
+		form.Put(want, s.Name, json.RawMessage(row.sent))
 		for member := range want {
 			require.Equal(t, string(asJSON(t, want[member])), string(asJSON(t, settings[member])), name)
 		}
@@ -91,7 +91,7 @@ func TestSecretFields(t *testing.T) {
 		Name: "group.secret", Section: spec.Limits, Kind: spec.Text, Secret: true, Default: "the stored one",
 	}
 	e := &editor{Input: form.New(), table: []spec.Setting{secret}, name: "orders"}
-	e.stored = settingsIn(e.table, json.RawMessage(`{"group":{"secret":"5f0c"}}`))
+	e.stored = form.SettingsIn(e.table, json.RawMessage(`{"group":{"secret":"5f0c"}}`))
 	require.Empty(t, e.stored)
 	e.fill()
 	require.Contains(t, shown(t, "field", fieldNamed(t, e.sections(), secret.Name)), `type="password"`)

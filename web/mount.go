@@ -30,6 +30,7 @@ import (
 	"postrider/internal/sqlquery"
 	"postrider/policy"
 	"postrider/web/display"
+	"postrider/web/form"
 	"postrider/web/site"
 	"postrider/web/workbench"
 )
@@ -362,7 +363,7 @@ func (p *pages) helpers() template.FuncMap {
 		"apiKeyPath":       apiKeyPath,
 		"lower":            strings.ToLower,
 		"target":           p.target,
-		"attributesLabel":  attributesLabel,
+		"attributesLabel":  form.AttributesLabel,
 		"add1":             func(n int) int { return n + 1 },
 	}
 }

@@ -126,7 +126,7 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 	if err != nil {
 		return fmt.Errorf("write the stored settings: %w", err)
 	}
-	s.stored, s.etag, s.endpoint = settingsIn(s.table, text), sub.Version.String(), sub.EndpointBaseURL
+	s.stored, s.etag, s.endpoint = form.SettingsIn(s.table, text), sub.Version.String(), sub.EndpointBaseURL
 	s.was, s.secrets = sub.Destination.Type(), map[string]bool{}
 	for name := range sub.Destination.SecretsByName() {
 		s.secrets[propertiesSetting+"."+name] = true
@@ -147,7 +147,7 @@ const (
 // settings without values.
 func (s *subscriptionForm) finish(settings map[string]any) {
 	if kind := s.Get("deadLetterDestination.endpointType"); kind != "Blob" && kind != "StorageBlob" {
-		put(settings, "deadLetterDestination.properties", nil)
+		form.Put(settings, "deadLetterDestination.properties", nil)
 	}
 	if s.Get(modeSetting) == string(catalog.ModeQueue) {
 		s.dropStored(settings, spec.OfRequests)
@@ -164,16 +164,16 @@ func (s *subscriptionForm) finish(settings map[string]any) {
 		for i := range s.table {
 			name := s.table[i].Name
 			if strings.HasPrefix(name, "deliveryRate.") && s.Get(name) == s.table[i].Default {
-				put(settings, name, nil)
+				form.Put(settings, name, nil)
 			}
 		}
 	}
 	if tls := propertiesSetting + ".tls"; s.stored[tls] == nil && s.Get(tls) == "true" {
-		put(settings, tls, nil) // the default
+		form.Put(settings, tls, nil) // the default
 	}
 	to, _ := settings["destination"].(map[string]any)
 	properties := to["properties"]
-	orNull(settings)
+	form.OrNull(settings)
 	if to["endpointType"] != nil {
 		to["properties"] = properties // with null for each that is not set, so that the API names those that are missing
 	}
@@ -193,7 +193,7 @@ func (s *subscriptionForm) dropStored(settings map[string]any, ofOtherMode func(
 		value := spec.At(text, setting.Name)
 		if stored := s.stored[setting.Name]; ofOtherMode(setting) &&
 			(value == nil || string(value) == string(stored) || stored == nil && string(value) == setting.Default) {
-			put(settings, setting.Name, nil)
+			form.Put(settings, setting.Name, nil)
 		}
 	}
 }
@@ -258,7 +258,10 @@ func (s *subscriptionForm) dependent(section *formSection, field *form.Field) {
 		section.Tester = s.filterTester(section.ID)
 	}
 	if kind := destination.Type(s.Get(typeSetting)); kind != "" {
-		s.dependentOnType(kind, field)
+		field.ForDestination(kind, s.secrets[field.Name] && kind == s.was)
+		if field.Name == headerList {
+			s.list(headerList).row = form.AttributeLabel(kind)
+		}
 	}
 }
 
@@ -288,49 +291,12 @@ func advancedFilters() rowList {
 			}
 			lines := make([]string, len(a.Values))
 			for i, value := range a.Values {
-				lines[i] = operandText(value)
+				lines[i] = form.OperandText(value)
 			}
 			f.Set(at+"value", strings.Join(lines, "\n"))
 		},
-		read: func(f *form.Input, at string) any { return advancedFilterOf(f, at) },
+		read: func(f *form.Input, at string) any { return f.AdvancedFilter(at) },
 	}
-}
-
-// operandText writes an operand for its line: a range without brackets.
-func operandText(value json.RawMessage) string {
-	var text string
-	if json.Unmarshal(value, &text) == nil && value[0] == '"' {
-		return form.LineOf(text)
-	}
-	return strings.Trim(string(value), "[]")
-}
-
-// advancedFilterOf reads a condition. Its operator decides the type of its values.
-func advancedFilterOf(f *form.Input, at string) filter.AdvancedFilter {
-	a := filter.AdvancedFilter{OperatorType: f.Get(at + "operatorType"), Key: f.Get(at + "key")}
-	begins := func(prefix string) bool { return strings.HasPrefix(a.OperatorType, prefix) }
-	for _, line := range f.Lines(at + "value") {
-		operand := operandOf(line)
-		if begins("String") || begins("Is") {
-			operand = form.TextJSON(line)
-		}
-		a.Values = append(a.Values, operand)
-	}
-	if len(a.Values) == 1 && (begins("Bool") || begins("NumberLess") || begins("NumberGreater")) {
-		a.Value, a.Values = a.Values[0], nil
-	}
-	return a
-}
-
-// operandOf reads a number, a boolean or a range.
-func operandOf(line string) json.RawMessage {
-	if line == "true" || line == "false" {
-		return json.RawMessage(line)
-	}
-	if pair := "[" + strings.Trim(line, "[] ") + "]"; strings.Contains(line, ",") && json.Valid([]byte(pair)) {
-		return json.RawMessage(pair)
-	}
-	return form.NumberOf(line)
 }
 
 // The types of header in the form: static and secret are both the API's Static.
@@ -345,8 +311,9 @@ func headers() rowList {
 		name: headerList, row: "Header",
 		hint: "A secret is never shown again. Leave it empty to keep the stored value.",
 		fields: func(f *form.Input, at string) []form.Field {
+			label := form.AttributeLabel(destination.Type(f.Get(typeSetting)))
 			return []form.Field{
-				{Name: at + "name", Label: "Header", Kind: form.KindText, Placeholder: "X-Team"},
+				{Name: at + "name", Label: label, Kind: form.KindText, Placeholder: "X-Team"},
 				{Name: at + "type", Label: "Type", Kind: form.KindSelect, Options: []form.Option{
 					{Value: headerStatic, Text: "static"},
 					{Value: headerSecret, Text: "secret"},

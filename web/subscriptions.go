@@ -11,6 +11,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
@@ -32,6 +33,19 @@ func (p *pages) subscriptions(ctx context.Context, c echo.Context) error {
 			return query.SubscriptionKey{Topic: l.Topic, Subscription: l.Subscription}
 		})
 	return p.ShowList(c, "subscriptions", "Event subscriptions", list, err)
+}
+
+// target returns the target of an event subscription. url is what was stored with an object, which may be that of an
+// earlier destination; "" = the current one.
+func (p *pages) target(topic, subscription, url string) display.Target {
+	snapshot := p.Parts.Cache.Snapshot()
+	if of, known := snapshot.Topic(topic); known {
+		sub, known := snapshot.SubscriptionNamed(of.ID, subscription)
+		if known && (url == "" || url == sub.EndpointBaseURL) {
+			return display.TargetOf(sub)
+		}
+	}
+	return display.Target{Kind: destination.TargetWords(url), URL: url}
 }
 
 // readSubscriptions reads a page of event subscriptions, with the texts of their settings that lists show.
@@ -67,7 +81,7 @@ type subscriptionView struct {
 	Outcomes, Reasons []display.Share
 	Latency           []display.Share
 	HoldText          string
-	Target            target
+	Target            display.Target
 	Destination       []display.Fact
 	// Of requests or events, such as "30 requests/min"; "" = none. HostLimit applies instead of RateLimit.
 	RateLimit, HostLimit string
@@ -98,7 +112,7 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 			display.OutcomeChart(r, details.Range), display.LatencyChart(r, details.Range.Minutes),
 			display.TrafficChart(r, display.MatchedSeries, details.Range.Minutes),
 		},
-		Target: targetOf(sub), Destination: destinationFacts(sub),
+		Target: display.TargetOf(sub), Destination: display.DestinationFacts(sub),
 		HoldText: holdTexts[sub.Hold.Reason], Latency: display.LatencyShares(&details.Day.Total.Latency),
 		Outcomes: display.SharesOf(details.Day.Outcomes,
 			func(name string) string { return "/ui/deliveries" + of + "&lastOutcome=" + name }),

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"html/template"
 	"reflect"
 	"slices"
 	"strings"
@@ -157,6 +158,9 @@ func newTestPages(t *testing.T) *pages {
 	t.Helper()
 	p := &pages{Site: &site.Site{Now: time.Now}}
 	require.NoError(t, p.load())
+	p.Templates.Funcs(template.FuncMap{"target": func(_, _, url string) display.Target { // without a catalog
+		return display.Target{Kind: "Kafka topic", URL: url}
+	}})
 	return p
 }
 

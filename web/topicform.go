@@ -83,7 +83,7 @@ func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) 
 
 // finishTopic leaves out members that are not mapped.
 func finishTopic(settings map[string]any) {
-	settings[mapping] = orNull(settings[mapping])
+	settings[mapping] = form.OrNull(settings[mapping])
 	if object, mapped := settings[mapping].(map[string]any); mapped {
 		object["inputSchemaMappingType"] = "Json"
 	}
