@@ -127,6 +127,19 @@ func TestSubscriptionFormOfDestination(t *testing.T) {
 	require.Equal(t, "https://example.com/hook", b.settings(t, api)["endpointBaseUrl"])
 }
 
+// Pull delivery drops the stored destination.
+func TestFormOfDestinationToPullDelivery(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(t, "/v1/topics/cloud", `{"inputSchema":"CloudEventSchemaV1_0"}`)
+	b.put(t, "/v1/topics/cloud/subscriptions/nats", `{"destination":{"endpointType":"NatsJetStream","properties":{`+
+		`"servers":["n.example.com:4222"],"subject":"shop"}},"endpointValidation":"skip"}`)
+	const edit = "/ui/subscriptions/cloud/nats/edit"
+	b.requireRedirect(t, edit, typed(formOf(t, b.page(t, edit)), "deliveryConfiguration.deliveryMode", "Queue"),
+		`done=saved$`)
+	require.Nil(t, b.spec(t, "cloud", "nats").Destination)
+}
+
 // An event hub has batches without a setting, and its form shows which.
 func TestPageOfEventHub(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,8 @@ func TestPhasesOf(t *testing.T) {
 	}, phases)
 	require.Equal(t, []Phase{{"no response", "phase-none", "30.00 s", "0.000%", "100.000%"}},
 		PhasesOf(query.AttemptLine{DurationMs: 30_000}, 30_000))
+	require.Equal(t, []Phase{{"response", "phase-read", "5.0 ms", "0.000%", "100.000%"}},
+		PhasesOf(query.AttemptLine{DurationMs: 5, Status: new(200)}, 5), "of a broker")
 	require.Empty(t, PhasesOf(query.AttemptLine{}, 0))
 }
 
