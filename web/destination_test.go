@@ -72,6 +72,11 @@ func TestSubscriptionFormOfDestination(t *testing.T) {
 		"deliveryAttributeMappings[0].type", "static", "deliveryAttributeMappings[0].properties", "billing")
 	page = b.requireRejected(t, create, typed(form, "name", ""), http.StatusBadRequest, "Enter the secret again.")
 	require.NotContains(t, page, "planted-key")
+	for change, again := range map[string]bool{"1": true, "live": false} { // without and with JavaScript
+		page = b.requireOK(t, create, typed(form, ofType, "ServiceBusTopic", "change", change))
+		require.Equal(t, again, strings.Contains(page, "Enter the secret again."))
+		require.NotContains(t, page, "planted-key")
+	}
 	b.requireRedirect(t, create, form, `/bus\?done=saved$`)
 	stored := b.spec(t, "orders", "bus")
 	require.Equal(t, "planted-key", stored.Destination.Properties.PrimaryKey)

@@ -247,6 +247,7 @@ func (p *pages) submit(ctx context.Context, c echo.Context, e *editor, open open
 	changed := e.kindChanged()
 	switch {
 	case e.Has("change"):
+		e.Live = e.Get("change") == "live"
 		return "", nil
 	case e.Has("add") || e.Has("remove"):
 		for _, l := range e.lists {

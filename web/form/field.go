@@ -65,7 +65,10 @@ func (f *Input) Fields(list ...Field) []Field {
 		field := &list[i]
 		field.Value, field.Mistakes = f.Values.Get(field.Name), f.Mistakes[field.Name]
 		if field.Secret && field.Value != "" {
-			field.Value, field.Mistakes = "", append(slices.Clip(field.Mistakes), "Enter the secret again. It is not shown.")
+			field.Value = ""
+			if !f.Live {
+				field.Mistakes = append(slices.Clip(field.Mistakes), "Enter the secret again. It is not shown.")
+			}
 		}
 		field.Rows = cmp.Or(field.Rows, min(max(2, strings.Count(field.Value, "\n")+1), 12))
 	}

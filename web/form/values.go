@@ -16,6 +16,7 @@ import (
 type Input struct {
 	Values   url.Values
 	Mistakes map[string][]string // by field; "" has errors without a field
+	Live     bool                // the page stays, with the secrets that were entered
 }
 
 // New is an empty input.
