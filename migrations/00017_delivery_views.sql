@@ -424,7 +424,7 @@ COMMENT ON COLUMN postrider.dead_letters.schema IS 'Schema of the body.';
 COMMENT ON COLUMN postrider.dead_letters.retry_policy IS
     'Retry policy of the delivery; empty if it was imported.';
 COMMENT ON COLUMN postrider.dead_letters.endpoint_base_url IS
-    'Endpoint, without its query string; empty if it was imported.';
+    'Endpoint, without its query string, or target of another destination; empty if it was imported.';
 COMMENT ON COLUMN postrider.dead_letters.body_text IS 'The whole event as accepted, as text.';
 COMMENT ON COLUMN postrider.dead_letters.body IS
     'The whole event as jsonb; NULL if PostgreSQL cannot hold it, see body_error.';

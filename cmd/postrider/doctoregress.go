@@ -40,7 +40,7 @@ func (f *findings) checkStored(ctx context.Context, pool *pgxpool.Pool, out egre
 	problems := make([]finding, len(stored))
 	var lookups sync.WaitGroup
 	for i, h := range stored {
-		lookups.Go(func() { _, _, problems[i] = out.resolve(ctx, h.URL) })
+		lookups.Go(func() { problems[i] = out.resolveTarget(ctx, h.URL) })
 	}
 	lookups.Wait()
 	good := 0
@@ -83,6 +83,24 @@ func (f *findings) checkEgress(ctx context.Context, endpoint string, out egressF
 	f.check("egress", fmt.Sprintf("%s may be called and responds in %s%s (%s)", host, took, secured, addresses),
 		warnIf(err != nil, fmt.Sprintf("%s may be called, but does not respond: %v", host, err),
 			"check the endpoint, and the firewalls between this machine and it"))
+}
+
+// resolveTarget is resolve for what an event subscription delivers to: the beginning of an endpoint's URL, or of another
+// destination's target, such as kafka://a:9092,b:9092. One server of a broker is enough.
+func (f egressFlags) resolveTarget(ctx context.Context, target string) (problem finding) {
+	scheme, servers, _ := strings.Cut(target, "://")
+	if scheme == "http" || scheme == "https" {
+		_, _, problem = f.resolve(ctx, target)
+		return problem
+	}
+	for server := range strings.SplitSeq(servers, ",") {
+		if _, _, problem = f.resolve(ctx, "https://"+server); problem.Level == "" {
+			return problem
+		}
+	}
+	problem.Message = strings.ReplaceAll(problem.Message, "https://", scheme+"://")
+	problem.Remedy = "correct the host in the destination, or start serve with --allow-cidr and its range if it may be called"
+	return problem
 }
 
 // resolve checks the URL of an endpoint and the addresses of its host, as the service does before a call. It returns a

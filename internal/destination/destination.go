@@ -52,6 +52,9 @@ func Types() []string {
 	return names
 }
 
+// AzureTypes are the types that Event Grid has, too.
+func AzureTypes() []string { return Types()[:6] }
+
 // Destination is where events are delivered to.
 //
 // Without one, or with WebHook, it is the URL of endpointUrl.

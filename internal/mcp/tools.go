@@ -90,7 +90,7 @@ type policyInput struct {
 	Policy              string `json:"policy" jsonschema:"name of the policy: preview-2017, ga-2018, ga-2019, ga-2021, namespace-2023, ga-2026 or one of your own"`
 	Status              int    `json:"status,omitempty" jsonschema:"HTTP status of every response, 200 to 599; default 500"`
 	Error               string `json:"error,omitempty" jsonschema:"error of every attempt instead of a status: timeout, canceled, socket, dns, unauthorized or argument, or a broker's response: full, disabled or session"`
-	EndpointKind        string `json:"endpointKind,omitempty" jsonschema:"webhook (default) or azure-resource"`
+	EndpointKind        string `json:"endpointKind,omitempty" jsonschema:"webhook (default), or azure-resource, which all other types of destinations have"`
 	MaxDeliveryAttempts *int   `json:"maxDeliveryAttempts,omitempty" jsonschema:"limit of attempts instead of the policy's default"`
 	TTLInMinutes        *int   `json:"eventTimeToLiveInMinutes,omitempty" jsonschema:"time to live instead of the policy's default"`
 	RetryAfterInSeconds int    `json:"retryAfterInSeconds,omitempty" jsonschema:"Retry-After of every response"`

@@ -98,6 +98,9 @@ var (
 	backlog = gauge(Shared, "backlog_deliveries", "Pending deliveries.", "topic", "event_subscription")
 	oldest  = gauge(Shared, "oldest_undelivered_age_seconds", "Age of the oldest pending delivery.",
 		"topic", "event_subscription")
+	subscriptionInfo = gauge(Shared, "event_subscription_info",
+		"Always 1: the type of the destination, to join with other metrics. Up to 10,000; none with pull delivery.",
+		"topic", "event_subscription", "destination_type")
 	rateLimit = gauge(Shared, "delivery_rate_limit",
 		"Rate limit per second that is set (deliveryRate), of requests or events.", "topic", "event_subscription")
 	drainTime = gauge(Shared, "backlog_drain_seconds",

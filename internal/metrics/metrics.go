@@ -4,9 +4,11 @@ package metrics
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -163,6 +165,7 @@ func (m *collector) collectDatabase(out series) {
 	out.value(databaseUp, 1)
 	out.value(databaseRead, r.Took.Seconds())
 	collectTotals(out, r.Totals)
+	collectTypes(out, m.system.Cache.Snapshot().Subscriptions())
 	for _, b := range r.Backlogs {
 		out.value(backlog, float64(b.Pending), b.Topic, b.Subscription)
 		out.value(oldest, b.OldestSeconds, b.Topic, b.Subscription)
@@ -215,6 +218,21 @@ func holds() map[string]int64 {
 	return map[string]int64{
 		catalog.HoldPaused: 0, catalog.HoldNotValidated: 0, catalog.HoldProbation: 0, catalog.HoldAdmission: 0,
 		catalog.HoldRateLimited: 0,
+	}
+}
+
+// maxTypes bounds the size of a scrape.
+const maxTypes = 10_000
+
+// collectTypes lists the types of destinations, those of the oldest event subscriptions if there are too many.
+func collectTypes(out series, subs iter.Seq[*catalog.Subscription]) {
+	byAge := slices.SortedFunc(subs, func(a, b *catalog.Subscription) int { return cmp.Compare(a.ID, b.ID) })
+	listed := map[[2]string]bool{} // a name may belong to a newer one already: each series must be there once
+	for _, s := range byAge {
+		if name := [2]string{s.Topic, s.Name}; !s.Pulled() && !listed[name] && len(listed) < maxTypes {
+			listed[name] = true
+			out.value(subscriptionInfo, 1, s.Topic, s.Name, string(s.Destination.Type()))
+		}
 	}
 }
 

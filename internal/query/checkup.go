@@ -127,7 +127,7 @@ func readCheckup(ctx context.Context, pool *pgxpool.Pool, page func(*reading)) e
 
 // EndpointHost is a host of endpoints.
 type EndpointHost struct {
-	// URL is the scheme, host and port of their URLs.
+	// URL is the scheme, host and port of their URLs, or of targets such as kafka://a:9092,b:9092.
 	URL           string
 	Subscriptions int
 	// Example is one of these event subscriptions, as topic/name.

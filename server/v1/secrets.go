@@ -139,7 +139,7 @@ func (m *Handlers) signingView(s *catalog.Subscription) Signing {
 
 // FullURL is the full endpoint URL.
 type FullURL struct {
-	// The URL with its query string.
+	// The URL with its query string. Empty for another destination than WebHook, whose keys are never shown.
 	EndpointURL string `json:"endpointUrl"`
 }
 

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -66,6 +67,9 @@ type Setting struct {
 func (s *Setting) Text() string {
 	if s.Section != Destination || s.Of == nil {
 		return s.Help
+	}
+	if slices.Equal(s.Of, azure) {
+		return "Of Azure's types: " + s.Help
 	}
 	names := make([]string, len(s.Of))
 	for i, t := range s.Of {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
@@ -23,6 +24,8 @@ type ApplyCmd struct {
 	Topic  string `help:"For Azure's lists and templates: the topic of all their event subscriptions." placeholder:"NAME"`
 
 	Endpoint map[string]string `help:"Replace the endpoint of an event subscription, for example by one on this machine. Its name may have its topic before it: TOPIC/NAME." placeholder:"NAME=URL" mapsep:"none"`
+
+	ConnectionString map[string]string `help:"Connection string of an event subscription's destination in Azure, which lists and templates do not have: a file, or - for standard input." placeholder:"NAME=FILE" mapsep:"none"`
 
 	Output string `short:"o" help:"table, or json or yaml: the changes as a list, before they are applied." enum:"table,json,yaml" default:"table"`
 }
@@ -52,9 +55,20 @@ func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.C
 	if err != nil {
 		return err
 	}
-	file, err := readApply(text, c.Topic, c.Endpoint)
+	flags := applyFlags{topic: c.Topic, endpoints: c.Endpoint, connectionStrings: map[string]string{}}
+	for name, file := range c.ConnectionString {
+		content, err := terminal.ReadFileOrInput(std.In, file)
+		if err != nil {
+			return err
+		}
+		flags.connectionStrings[name] = strings.TrimSpace(string(content))
+	}
+	file, err := readApply(text, flags)
 	if err != nil {
 		return terminal.Usagef("%s: %v", c.File, err)
+	}
+	for _, note := range file.notes {
+		fmt.Fprintln(std.Err, "not supported:", terminal.PlainLines(note))
 	}
 	prune := "none"
 	if c.Prune {
@@ -67,9 +81,6 @@ func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.C
 	})
 	if err != nil {
 		return err
-	}
-	for _, note := range file.notes {
-		fmt.Fprintln(std.Err, "not supported:", terminal.PlainLines(note))
 	}
 	show := func(w io.Writer) { showChanges(w, plan.Changes) }
 	if err := (terminal.OutputFlag{Output: c.Output}).Print(std.Out, plan.Changes, show); err != nil {

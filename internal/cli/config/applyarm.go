@@ -144,14 +144,14 @@ func (a *armReader) resource(r rest.Object, within, parent, at string, s *armSco
 	a.resources(r["resources"], kind, name, at+".resources", s)
 }
 
-// resolved is a value without expressions. It notes and removes those that literals do not resolve. ids accepts the ids
-// of resources, which then have no subscription and resource group.
+// resolved is a value without expressions. It notes and removes those that literals do not resolve. ids, or the name
+// resourceId, accepts the ids of resources, which then have no subscription and resource group.
 func (a *armReader) resolved(s *armScope, value any, at string, ids bool) any {
 	switch v := value.(type) {
 	case rest.Object:
 		found := rest.Object{}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if inner := a.resolved(s, v[name], at+"."+name, ids); inner != nil {
+			if inner := a.resolved(s, v[name], at+"."+name, ids || name == "resourceId"); inner != nil {
 				found[name] = inner
 			}
 		}

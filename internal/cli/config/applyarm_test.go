@@ -13,9 +13,9 @@ const hook = `"destination":{"endpointType":"WebHook","properties":{"endpointUrl
 func TestReadApplyOfTemplates(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		text, want string
-		notes      []string
-		endpoints  map[string]string
+		text, want      string
+		notes           []string
+		endpoints, keys map[string]string
 	}{
 		"bicep": {
 			text: `{"$schema":"https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
@@ -54,11 +54,45 @@ func TestReadApplyOfTemplates(t *testing.T) {
 			notes: []string{
 				"resources[2].properties.destination.properties.endpointUrl: [parameters('url')] is not supported: parameter url " +
 					"has no default value",
-				"resources[3].properties.destination.properties.resourceId: [resourceId('a/b', 'c')] is not supported: function",
 				"resources[5]: resources of type Microsoft.EventGrid/systemTopics are not supported",
 				"resources[6]: copy is not supported", "resources[7]: omitted, because its condition is not true",
 				"two: the list has no endpointUrl", "two: omitted, because it has no endpoint",
 				"blobs: omitted, because /providers/Microsoft.Storage/storageAccounts/acc is not a topic",
+			},
+		},
+		"destinations": {
+			text: `{"parameters":{"bus":{"defaultValue":"shop"}},"resources":[
+				{"type":"Microsoft.EventGrid/topics/eventSubscriptions","name":"t-1/bus","properties":{
+					"deliveryWithResourceIdentity":{"identity":{"type":"SystemAssigned"},"destination":{
+					"endpointType":"ServiceBusQueue","properties":{
+					"resourceId":"[resourceId('Microsoft.ServiceBus/namespaces/queues', parameters('bus'), 'orders')]",
+					"deliveryAttributeMappings":[{"name":"SessionId","type":"Dynamic","properties":{"sourceField":"data.c"}}]}}}}},
+				{"type":"Microsoft.EventGrid/topics/eventSubscriptions","name":"t-1/store","properties":{"destination":{
+					"endpointType":"StorageQueue","properties":{"resourceId":"/a","queueName":"q",
+					"queueMessageTimeToLiveInSeconds":60}}}},
+				{"type":"Microsoft.EventGrid/topics/eventSubscriptions","name":"t-1/relay","properties":{"destination":{
+					"endpointType":"hybridconnection","properties":{"resourceId":"/h"}}}},
+				{"type":"Microsoft.EventGrid/topics/eventSubscriptions","name":"t-1/f","properties":{"destination":{
+					"endpointType":"AzureFunction","properties":{"resourceId":"/f"}}}},
+				{"type":"Microsoft.EventGrid/topics/eventSubscriptions","name":"t-1/alert","properties":{"destination":{
+					"endpointType":"MonitorAlert","properties":{}}}},
+				{"type":"Microsoft.EventGrid/topics/eventSubscriptions","name":"t-1/hub","properties":{"destination":{
+					"endpointType":"EventHub","properties":{"resourceId":"/e"}}}}]}`,
+			endpoints: map[string]string{"hub": "http://localhost/"}, keys: map[string]string{"t-1/store": "AccountKey=k"},
+			want: `{"topics":[{"name":"t-1","createOnly":true}],"subscriptions":[
+				{"topic":"t-1","name":"bus","destination":{"endpointType":"ServiceBusQueue","properties":{
+					"resourceId":"/providers/Microsoft.ServiceBus/namespaces/shop/queues/orders"}},"deliveryAttributeMappings":[
+					{"name":"SessionId","type":"Dynamic","properties":{"sourceField":"data.c"}}]},
+				{"topic":"t-1","name":"store","destination":{"endpointType":"StorageQueue","properties":{"resourceId":"/a",
+					"queueName":"q","queueMessageTimeToLiveInSeconds":60,"connectionString":"AccountKey=k"}}},
+				{"topic":"t-1","name":"relay","destination":{"endpointType":"HybridConnection","properties":{"resourceId":"/h"}}},
+				{"topic":"t-1","name":"hub","endpointUrl":"http://localhost/"}]}`,
+			notes: []string{
+				"bus: deliveryWithResourceIdentity is not supported: deliveries have no token of Azure's",
+				"bus: the file has no key of its ServiceBusQueue: use --connection-string bus=FILE, or oauth2",
+				"f: omitted, because endpointType AzureFunction is not supported; use --endpoint f=URL with the URL of the " +
+					"function's HTTP trigger",
+				"alert: omitted, because endpointType MonitorAlert is not supported; use --endpoint alert=URL",
 			},
 		},
 		"nested resources and templates": {
@@ -118,7 +152,7 @@ func TestReadApplyOfTemplates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file, err := readApply([]byte(row.text), "", row.endpoints)
+			file, err := readApply([]byte(row.text), applyFlags{endpoints: row.endpoints, connectionStrings: row.keys})
 			require.NoError(t, err)
 			require.JSONEq(t, row.want, encoded(t, file.objects))
 			require.True(t, file.azure)
@@ -148,7 +182,7 @@ func TestExpressionsWithoutALiteralValue(t *testing.T) {
 		file, err := readApply([]byte(`{"parameters":{"a":{"defaultValue":"[parameters('a')]"}},
 			"variables":{"b":"[concat(variables('b'), variables('b'))]","c":{"x":1},"e":["[reference('x')]"]},
 			"resources":[{"type":"Microsoft.EventGrid/topics","name":"t-1","properties":{"inputSchema":"`+expression+`"}}]}`),
-			"", nil)
+			applyFlags{})
 		require.NoError(t, err)
 		require.JSONEq(t, `{"topics":[{"name":"t-1"}]}`, encoded(t, file.objects))
 		require.Len(t, file.notes, 1)
@@ -161,12 +195,18 @@ func TestEndpointsOfAFile(t *testing.T) {
 	t.Parallel()
 	const text = `topics: [{name: t-1, subscriptions: [{name: one, endpointUrl: "https://a.example/"}, {name: two}]}]
 subscriptions: [{topic: t-2, name: one, endpointUrl: "https://b.example/"}]`
-	file, err := readApply([]byte(text), "",
-		map[string]string{"t-1/one": "http://localhost/1", "two": "http://localhost/2"})
+	file, err := readApply([]byte(text), applyFlags{
+		endpoints: map[string]string{"t-1/one": "http://localhost/1", "two": "http://localhost/2"},
+	})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"topics":[{"name":"t-1","subscriptions":[{"name":"one","endpointUrl":"http://localhost/1"},
 		{"name":"two","endpointUrl":"http://localhost/2"}]}],
 		"subscriptions":[{"topic":"t-2","name":"one","endpointUrl":"https://b.example/"}]}`, encoded(t, file.objects))
-	_, err = readApply([]byte(text), "", map[string]string{"three": "http://localhost/"})
+	file, err = readApply([]byte(`subscriptions: [{topic: t-2, name: one, destination: {endpointType: EventHub}}]`),
+		applyFlags{connectionStrings: map[string]string{"one": "Endpoint=sb://a"}})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"subscriptions":[{"topic":"t-2","name":"one","destination":{"endpointType":"EventHub",
+		"properties":{"connectionString":"Endpoint=sb://a"}}}]}`, encoded(t, file.objects))
+	_, err = readApply([]byte(text), applyFlags{endpoints: map[string]string{"three": "http://localhost/"}})
 	require.ErrorContains(t, err, "--endpoint three: the file has no event subscription three")
 }

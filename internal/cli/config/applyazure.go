@@ -9,6 +9,7 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
+	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
 	"postrider/internal/terminal"
 )
@@ -57,6 +58,7 @@ func flattened(value any) rest.Object {
 // azureReader converts one event subscription and notes what postrider does not support.
 type azureReader struct {
 	title string
+	name  string // as flags have it
 	notes []string
 }
 
@@ -73,7 +75,7 @@ func (f *applyFile) fromAzure(list []rest.Object) {
 		topics[textOf(o["name"])] = o
 	}
 	for _, o := range list {
-		a := &azureReader{title: "event subscription " + terminal.Cell(o["name"])}
+		a := &azureReader{title: "event subscription " + terminal.Cell(o["name"]), name: terminal.Cell(o["name"])}
 		settings := a.subscription(flattened(o), f)
 		f.notes = append(f.notes, a.notes...)
 		if settings == nil {
@@ -125,19 +127,20 @@ func (a *azureReader) subscription(o rest.Object, f *applyFile) rest.Object {
 		batches["endpointType"], batches["endpointUrl"] = "WebHook", url
 		o["destination"], o["deliveryWithResourceIdentity"] = batches, nil
 	}
-	destination := flattened(o["destination"])
+	given := flattened(o["destination"])
 	if identity, ok := o["deliveryWithResourceIdentity"].(rest.Object); ok {
 		a.note("deliveryWithResourceIdentity is not supported: deliveries have no token of Azure's")
-		destination = flattened(identity["destination"])
+		given = flattened(identity["destination"])
 	}
-	if !pulled && !a.destination(destination) {
+	delete(o, "destination")
+	if !pulled && !a.destination(given, f.connectionString(textOf(settings["topic"]), textOf(settings["name"]))) {
 		return nil
 	}
-	maps.Copy(o, destination)
+	maps.Copy(o, given)
 	a.deadLetters(o)
 	for i := range spec.Subscription {
 		s := &spec.Subscription[i]
-		fromAzure := s.Azure || s.Section == spec.DeadLetters
+		fromAzure := s.Azure || s.Section == spec.DeadLetters || s.Section == spec.Destination
 		if value := rest.ValueAt(o, s.Name); fromAzure && value != nil {
 			setAt(settings, s.Name, value)
 		}
@@ -178,12 +181,33 @@ func azureTopic(id string) string {
 }
 
 // destination completes the members of a destination. It returns false if postrider cannot deliver to it.
-func (a *azureReader) destination(d rest.Object) bool {
-	if kind := textOf(d["endpointType"]); kind != "WebHook" {
-		a.note("omitted, because endpointType %s is not supported; postrider delivers to WebHook",
-			terminal.Cell(d["endpointType"]))
-		return false
+func (a *azureReader) destination(d rest.Object, connectionString string) bool {
+	a.headers(d)
+	switch kind := anyCase(textOf(d["endpointType"]), destination.AzureTypes()); {
+	case kind == string(destination.WebHook):
+		return a.webhook(d)
+	case slices.Contains(destination.AzureTypes(), kind):
+		properties := present(d, "resourceId", "queueName", "queueMessageTimeToLiveInSeconds")
+		if connectionString != "" {
+			properties["connectionString"] = connectionString
+		} else if kind != string(destination.HybridConnection) {
+			a.note("the file has no key of its %s: use --connection-string %s=FILE, or oauth2 afterwards, unless a key is "+
+				"stored", kind, a.name)
+		}
+		d["destination"] = rest.Object{"endpointType": kind, "properties": properties}
+		return true
+	case strings.EqualFold(kind, "AzureFunction"):
+		a.note("omitted, because endpointType %s is not supported; use --endpoint %s=URL with the URL of the function's "+
+			"HTTP trigger", kind, a.name)
+	default:
+		a.note("omitted, because endpointType %s is not supported; use --endpoint %s=URL to deliver to a webhook",
+			terminal.Cell(d["endpointType"]), a.name)
 	}
+	return false
+}
+
+// webhook completes the members of a webhook. It returns false without a URL.
+func (a *azureReader) webhook(d rest.Object) bool {
 	if textOf(d["endpointUrl"]) == "" {
 		d["endpointUrl"] = d["endpointBaseUrl"]
 		a.note("the list has no endpointUrl, so a query string is missing; list with --include-full-endpoint-url true")
@@ -197,6 +221,11 @@ func (a *azureReader) destination(d rest.Object) bool {
 			a.note("%s is not supported", member)
 		}
 	}
+	return true
+}
+
+// headers converts the custom headers of a destination.
+func (a *azureReader) headers(d rest.Object) {
 	mappings, _ := d["deliveryAttributeMappings"].([]any)
 	var headers []any
 	for _, entry := range mappings {
@@ -206,7 +235,6 @@ func (a *azureReader) destination(d rest.Object) bool {
 	if headers != nil {
 		d["deliveryAttributeMappings"] = headers
 	}
-	return true
 }
 
 // tlsVersion returns the minimum version of TLS; "" for the default, also instead of a withdrawn version.

@@ -8,6 +8,7 @@ import (
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
+	"postrider/internal/destination"
 	"postrider/internal/terminal"
 )
 
@@ -128,14 +129,20 @@ func (e *emulatorReader) simulatorTopic(at string, o rest.Object) error {
 		e.note(at, "port %s is not opened; publish to /topics/%s/api/events, or to /api/events of host %[2]s.localhost",
 			terminal.Cell(port), terminal.Cell(name))
 	}
-	e.others(at, o, "name", "port", "key", "disabled", "inputSchema", "outputSchema", "subscribers")
+	known := []string{"name", "port", "key", "disabled", "inputSchema", "outputSchema", "subscribers"}
+	for kind := range simulated {
+		for _, member := range connectionMembers {
+			known = append(known, kind+member)
+		}
+	}
+	e.others(at, o, known...)
 	list, err := e.subscribers(at+".subscribers", folded(o, "subscribers"))
 	if err != nil {
 		return err
 	}
 	var subs []any
 	for _, s := range list {
-		sub, err := e.subscriber(s.at, s.value, output)
+		sub, err := e.subscriber(s, o, output)
 		if err != nil {
 			return err
 		}
@@ -150,54 +157,119 @@ func (e *emulatorReader) simulatorTopic(at string, o rest.Object) error {
 	return nil
 }
 
-// placed is a value with its path.
+// placed is a subscriber with its path. kind is "" for a webhook, else one of simulated.
 type placed struct {
-	at    string
-	value any
+	at, kind string
+	value    any
 }
 
-// subscribers are the webhooks of a topic: a list in older files. It notes the others.
+// simulated are the destinations of AzureEventGridSimulator by the name of their list in lower case: the members that
+// name the entity, each with the type that it means. Source: AzureEventGridSimulator 4, its settings of subscribers.
+var simulated = map[string]map[string]destination.Type{
+	"servicebus":   {"queue": destination.ServiceBusQueue, "topic": destination.ServiceBusTopic},
+	"eventhub":     {"eventHubName": destination.EventHub},
+	"storagequeue": {"queueName": destination.StorageQueue},
+}
+
+// connectionMembers are those of a destination, or of its topic: there, the name of the list is before theirs.
+var connectionMembers = []string{"connectionString", "namespace", "sharedAccessKeyName", "sharedAccessKey"}
+
+// subscribers are those of a topic: webhooks in a list in older files. It notes others.
 func (e *emulatorReader) subscribers(at string, given any) (list []placed, err error) {
-	listed := func(at string, value any) error {
+	listed := func(at, kind string, value any) error {
 		entries, ok := value.([]any)
 		if !ok && value != nil {
 			return wrong(at, value, "a list of subscribers")
 		}
 		for i, entry := range entries {
-			list = append(list, placed{fmt.Sprintf("%s[%d]", at, i), entry})
+			list = append(list, placed{fmt.Sprintf("%s[%d]", at, i), kind, entry})
 		}
 		return nil
 	}
 	kinds, ok := given.(rest.Object)
 	if !ok {
-		return list, listed(at, given)
+		return list, listed(at, "", given)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		if strings.EqualFold(kind, "http") {
-			if err := listed(at+"."+kind, kinds[kind]); err != nil {
-				return nil, err
-			}
+		name := strings.TrimPrefix(strings.ToLower(kind), "http")
+		if simulated[name] == nil && name != "" {
+			e.note(at+"."+kind, "omitted")
 			continue
 		}
-		others, _ := kinds[kind].([]any)
-		for i, other := range others {
-			o, _ := other.(rest.Object)
-			e.note(fmt.Sprintf("%s.%s[%d]", at, kind, i),
-				"subscriber %s omitted: postrider delivers to webhooks, and to consumers that pull",
-				terminal.Cell(folded(o, "name")))
+		if err := listed(at+"."+kind, name, kinds[kind]); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// subscriber returns an event subscription; nil if it is disabled.
-func (e *emulatorReader) subscriber(at string, value any, output string) (rest.Object, error) {
-	o, ok := value.(rest.Object)
+// destination sets the destination of a subscriber, and its properties as headers. false: postrider cannot deliver there.
+func (e *emulatorReader) destination(s placed, o, topic, sub rest.Object) (bool, error) {
+	given := rest.Object{}
+	for _, member := range connectionMembers {
+		value := folded(o, member)
+		if value == nil {
+			value = folded(topic, s.kind+member)
+		}
+		given[member] = value
+	}
+	if strings.Contains(strings.ToLower(textOf(given["connectionString"])), "usedevelopmentemulator=true") {
+		e.note(s.at, "subscriber %s omitted: the emulators of Service Bus and Event Hubs have no HTTP API",
+			terminal.Cell(folded(o, "name")))
+		return false, nil
+	}
+	properties := present(given, "connectionString", "sharedAccessKeyName")
+	if properties["connectionString"] == nil {
+		namespace := textOf(given["namespace"])
+		if namespace != "" && !strings.Contains(namespace, ".") {
+			namespace += ".servicebus.windows.net"
+		}
+		rest.SetText(properties, "endpoint", namespace)
+		rest.SetText(properties, "primaryKey", textOf(given["sharedAccessKey"]))
+	}
+	known := append([]string{"name", "disabled", "deliverySchema", "filter", "retryPolicy", "deadLetter", "properties"},
+		connectionMembers...)
+	to := rest.Object{"properties": properties}
+	for member, kind := range simulated[s.kind] {
+		known = append(known, member)
+		if name := folded(o, member); name != nil {
+			to["endpointType"] = kind
+			properties[terminal.Either(kind == destination.StorageQueue, "queueName", "entityName")] = name
+		}
+	}
+	if to["endpointType"] == nil {
+		members := strings.Join(slices.Sorted(maps.Keys(simulated[s.kind])), " or ")
+		return false, wrong(s.at+"."+members, nil, "text")
+	}
+	sub["destination"] = to
+	var headers []any
+	mappings, _ := folded(o, "properties").(rest.Object)
+	for _, name := range slices.Sorted(maps.Keys(mappings)) {
+		m, _ := mappings[name].(rest.Object)
+		header := rest.Object{
+			"name": name, "type": "Static", "properties": rest.Object{"value": folded(m, "value"), "isSecret": false},
+		}
+		if strings.EqualFold(textOf(folded(m, "type")), "dynamic") {
+			header["type"], header["properties"] = "Dynamic", rest.Object{"sourceField": folded(m, "value")}
+		}
+		headers = append(headers, header)
+	}
+	if headers != nil {
+		sub["deliveryAttributeMappings"] = headers
+	}
+	e.others(s.at, o, known...)
+	return true, nil
+}
+
+// subscriber returns an event subscription; nil if it is disabled, or postrider cannot deliver to it.
+func (e *emulatorReader) subscriber(s placed, topic rest.Object, output string) (rest.Object, error) {
+	at := s.at
+	o, ok := s.value.(rest.Object)
 	if !ok {
-		return nil, wrong(at, value, "an object with name and endpoint")
+		return nil, wrong(at, s.value, "an object with name and endpoint")
 	}
 	for _, required := range []string{"name", "endpoint"} {
-		if textOf(folded(o, required)) == "" {
+		if (s.kind == "" || required == "name") && textOf(folded(o, required)) == "" {
 			return nil, wrong(at+"."+required, folded(o, required), "text")
 		}
 	}
@@ -205,7 +277,14 @@ func (e *emulatorReader) subscriber(at string, value any, output string) (rest.O
 		e.note(at, "subscriber %s omitted, because it is disabled", terminal.Cell(folded(o, "name")))
 		return nil, err
 	}
-	sub := rest.Object{"name": folded(o, "name"), "endpointUrl": folded(o, "endpoint")}
+	sub := rest.Object{"name": folded(o, "name")}
+	if s.kind == "" {
+		sub["endpointUrl"] = folded(o, "endpoint")
+		e.others(at, o, "name", "endpoint", "disabled", "deliverySchema", "disableValidation", "filter", "retryPolicy",
+			"deadLetter")
+	} else if supported, err := e.destination(s, o, topic, sub); !supported || err != nil {
+		return nil, err
+	}
 	schema, err := emulatorSchema(at, o, "deliverySchema")
 	if err != nil {
 		return nil, err
@@ -220,7 +299,7 @@ func (e *emulatorReader) subscriber(at string, value any, output string) (rest.O
 	if err != nil {
 		return nil, err
 	}
-	if skip {
+	if skip && s.kind == "" {
 		sub["endpointValidation"] = "skip"
 	}
 	if filter, ok := folded(o, "filter").(rest.Object); ok {
@@ -240,8 +319,6 @@ func (e *emulatorReader) subscriber(at string, value any, output string) (rest.O
 			sub["deadLetterDestination"] = rest.Object{"endpointType": "None"}
 		}
 	}
-	e.others(at, o, "name", "endpoint", "disabled", "deliverySchema", "disableValidation", "filter", "retryPolicy",
-		"deadLetter")
 	return sub, nil
 }
 

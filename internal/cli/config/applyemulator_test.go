@@ -21,9 +21,16 @@ func TestReadApplyOfTheSimulator(t *testing.T) {
 					{"Name": "cloud", "Endpoint": "http://app/c", "deliverySchema": "CloudEventV1_0",
 						"retryPolicy": {"enabled": false}},
 					{"name": "off", "endpoint": "http://app/", "disabled": true}],
-				"serviceBus": [{"name": "bus", "queue": "q"}], "storageQueue": [{"name": "store"}]}},
+				"serviceBus": [
+					{"name": "bus", "queue": "q", "connectionString": "Endpoint=sb://shop;…", "properties": {
+						"Kind": {"type": "dynamic", "value": "EventType"}, "From": {"type": "static", "value": "shop"}}},
+					{"name": "inherited", "topic": "t", "disableValidation": true},
+					{"name": "local", "queue": "q", "connectionString": "Endpoint=sb://localhost;UseDevelopmentEmulator=true;"}],
+				"storageQueue": [{"name": "store", "queueName": "q", "connectionString": "UseDevelopmentStorage=true"}],
+				"pigeon": [{}]}, "serviceBusNamespace": "shop", "serviceBusSharedAccessKeyName": "send",
+			"serviceBusSharedAccessKey": "key"},
 		{"name": "older", "subscribers": [{"name": "one", "endpoint": "http://app/1"}]},
-		{"name": "disabled", "port": 60103, "disabled": true}]}`), "", nil)
+		{"name": "disabled", "port": 60103, "disabled": true}]}`), applyFlags{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"topics": [
 		{"name": "orders", "key1": "TheLocal+DevelopmentKey=", "inputSchema": "CloudEventSchemaV1_0", "subscriptions": [
@@ -34,18 +41,28 @@ func TestReadApplyOfTheSimulator(t *testing.T) {
 				"retryPolicy": {"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 60},
 				"deadLetterDestination": {"endpointType": "None"}},
 			{"name": "cloud", "endpointUrl": "http://app/c", "eventDeliverySchema": "CloudEventSchemaV1_0",
-				"retryPolicy": {"maxDeliveryAttempts": 1}}]},
+				"retryPolicy": {"maxDeliveryAttempts": 1}},
+			{"name": "bus", "eventDeliverySchema": "EventGridSchema", "deliveryAttributeMappings": [
+					{"name": "From", "type": "Static", "properties": {"value": "shop", "isSecret": false}},
+					{"name": "Kind", "type": "Dynamic", "properties": {"sourceField": "EventType"}}],
+				"destination": {"endpointType": "ServiceBusQueue", "properties": {
+					"connectionString": "Endpoint=sb://shop;…", "entityName": "q", "sharedAccessKeyName": "send"}}},
+			{"name": "inherited", "eventDeliverySchema": "EventGridSchema",
+				"destination": {"endpointType": "ServiceBusTopic", "properties": {"entityName": "t",
+					"endpoint": "shop.servicebus.windows.net", "sharedAccessKeyName": "send", "primaryKey": "key"}}},
+			{"name": "store", "eventDeliverySchema": "EventGridSchema", "destination": {"endpointType": "StorageQueue",
+				"properties": {"connectionString": "UseDevelopmentStorage=true", "queueName": "q"}}}]},
 		{"name": "older", "subscriptions": [{"name": "one", "endpointUrl": "http://app/1"}]}]}`,
 		encoded(t, file.objects))
 	require.Equal(t, []string{
 		"topics[0]: port 60101 is not opened; publish to /topics/orders/api/events, or to /api/events of host " +
 			"orders.localhost",
-		"topics[0].subscribers.serviceBus[0]: subscriber bus omitted: postrider delivers to webhooks, and to consumers " +
-			"that pull",
-		"topics[0].subscribers.storageQueue[0]: subscriber store omitted: postrider delivers to webhooks, and to consumers " +
-			"that pull",
+		"topics[0].subscribers.pigeon: omitted",
 		"topics[0].subscribers.http[0].deadLetter.folderPath: omitted",
 		"topics[0].subscribers.http[2]: subscriber off omitted, because it is disabled",
+		"topics[0].subscribers.serviceBus[1].disableValidation: omitted",
+		"topics[0].subscribers.serviceBus[2]: subscriber local omitted: the emulators of Service Bus and Event Hubs have " +
+			"no HTTP API",
 		"topics[1]: topic older takes only events of the Event Grid schema, because it has no inputSchema",
 		"topics[2]: topic disabled omitted, because it is disabled",
 	}, file.notes)
@@ -55,7 +72,7 @@ func TestReadApplyOfTheSimulator(t *testing.T) {
 func TestReadApplyOfWorkleapsEmulator(t *testing.T) {
 	t.Parallel()
 	file, err := readApply([]byte(`{"Logging": {}, "Topics": {"shop": ["http://app:8080/a", "https://app/b",],
-		"ledger": ["pull://books", "http://app/c"]}}`), "", nil)
+		"ledger": ["pull://books", "http://app/c"]}}`), applyFlags{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"topics": [
 		{"name": "ledger", "kind": "namespace", "subscriptions": [
@@ -82,12 +99,14 @@ func TestReadApplyRejectsEmulators(t *testing.T) {
 		topic(`"key":"short"`):                  "topics[0].key: must be the base64 of 16 bytes or more",
 		topic(`"subscribers":{"http":{"x":1}}`): "topics[0].subscribers.http: must be a list of subscribers",
 		topic(`"subscribers":[{"name":"b"}]`):   "topics[0].subscribers[0].endpoint: must be text, not null",
-		topic(`"subscribers":["b"]`):            "topics[0].subscribers[0]: must be an object with",
+		topic(`"subscribers":{"serviceBus":[{"name":"b"}]}`): "subscribers.serviceBus[0].queue or topic: must be text, " +
+			"not null",
+		topic(`"subscribers":["b"]`): "topics[0].subscribers[0]: must be an object with",
 		topic(`"subscribers":[{"name":"b","endpoint":"x","disableValidation":1}]`): "not 1",
 		`{"Topics":{"a":["http://app/","ftp://b"]}}`:                               "Topics.a[1]: must be a URL as http",
 		`{"Topics":{"a":["pull://"]}}`:                                             `not "pull://"`,
 	} {
-		_, err := readApply([]byte(text), "", nil)
+		_, err := readApply([]byte(text), applyFlags{})
 		require.ErrorContains(t, err, says, text)
 	}
 }
@@ -96,7 +115,7 @@ func TestReadApplyRejectsEmulators(t *testing.T) {
 func TestReadApplyOfAnObjectOfTopics(t *testing.T) {
 	t.Parallel()
 	const text = `{"topics":{"orders":{"inputSchema":"EventGridSchema"},"shop":[]}}`
-	file, err := readApply([]byte(text), "", nil)
+	file, err := readApply([]byte(text), applyFlags{})
 	require.NoError(t, err)
 	require.JSONEq(t, text, encoded(t, file.objects), "the server rejects it")
 	require.Empty(t, file.notes)

@@ -21,15 +21,22 @@ type applyFile struct {
 	azure   bool        // it has a list of the Azure CLI, or a template
 	notes   []string    // parts of these, or of an emulator's file, that postrider does not support
 
-	topic     string            // replaces the topics of Azure's event subscriptions, unless it is ""
-	endpoints map[string]string // that replace those of event subscriptions, by NAME or TOPIC/NAME
-	replaced  map[string]bool   // endpoints that an event subscription has
+	applyFlags
+
+	replaced map[string]bool // entries of the flags, as "--endpoint NAME", that an event subscription has
+}
+
+// applyFlags change what a file has.
+type applyFlags struct {
+	topic string // replaces the topics of Azure's event subscriptions, unless it is ""
+	// endpoints and connectionStrings replace those of event subscriptions, by NAME or TOPIC/NAME.
+	endpoints, connectionStrings map[string]string
 }
 
 // readApply reads YAML or JSON: postrider's documents, a list of the Azure CLI, a template of Azure, or the
-// configuration of an emulator. topic and endpoints are the flags.
-func readApply(text []byte, topic string, endpoints map[string]string) (*applyFile, error) {
-	f := &applyFile{objects: rest.Object{}, topic: topic, endpoints: endpoints, replaced: map[string]bool{}}
+// configuration of an emulator.
+func readApply(text []byte, flags applyFlags) (*applyFile, error) {
+	f := &applyFile{objects: rest.Object{}, applyFlags: flags, replaced: map[string]bool{}}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for n := 1; ; n++ {
 		var node yaml.Node
@@ -49,16 +56,20 @@ func readApply(text []byte, topic string, endpoints map[string]string) (*applyFi
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
 	}
-	if topic != "" && !f.azure {
+	if f.topic != "" && !f.azure {
 		return nil, errors.New("--topic is for the list of the Azure CLI and for templates only")
 	}
 	f.replaceEndpoints(rest.Objects(f.objects, "subscriptions"), "")
 	for _, t := range rest.Objects(f.objects, "topics") {
 		f.replaceEndpoints(rest.Objects(t, "subscriptions"), textOf(t["name"]))
 	}
-	for name := range endpoints {
-		if !f.replaced[name] {
-			return nil, fmt.Errorf("--endpoint %s: the file has no event subscription %[1]s", name)
+	for flag, names := range map[string]map[string]string{
+		endpointFlag: f.endpoints, connectionStringFlag: f.connectionStrings,
+	} {
+		for name := range names {
+			if !f.replaced[flag+name] {
+				return nil, fmt.Errorf("%s%s: the file has no event subscription %[2]s", flag, name)
+			}
 		}
 	}
 	return f, nil
@@ -90,21 +101,38 @@ func (f *applyFile) document(value any) error {
 	return nil
 }
 
-// endpoint is the flag for an event subscription; "" without one.
-func (f *applyFile) endpoint(topic, name string) (url string) {
-	for _, name := range []string{name, topic + "/" + name} {
-		if f.endpoints[name] != "" {
-			url, f.replaced[name] = f.endpoints[name], true
-		}
-	}
-	return url
+// The flags with an entry for an event subscription.
+const endpointFlag, connectionStringFlag = "--endpoint ", "--connection-string "
+
+// endpoint and connectionString are the flags for an event subscription; "" without one.
+func (f *applyFile) endpoint(topic, name string) string {
+	return f.entry(endpointFlag, f.endpoints, topic, name)
 }
 
-// replaceEndpoints replaces the endpoints of a list of event subscriptions; topic contains it, unless it is "".
+func (f *applyFile) connectionString(topic, name string) string {
+	return f.entry(connectionStringFlag, f.connectionStrings, topic, name)
+}
+
+func (f *applyFile) entry(flag string, entries map[string]string, topic, name string) (value string) {
+	for _, name := range []string{name, topic + "/" + name} {
+		if entries[name] != "" {
+			value, f.replaced[flag+name] = entries[name], true
+		}
+	}
+	return value
+}
+
+// replaceEndpoints replaces the endpoints of a list of event subscriptions, or the connection strings of their
+// destinations; topic contains it, unless it is "".
 func (f *applyFile) replaceEndpoints(list []rest.Object, topic string) {
 	for _, s := range list {
-		if url := f.endpoint(cmp.Or(topic, textOf(s["topic"])), textOf(s["name"])); url != "" {
+		topic, name := cmp.Or(topic, textOf(s["topic"])), textOf(s["name"])
+		if url := f.endpoint(topic, name); url != "" {
 			s["endpointUrl"] = url
+			delete(s, "destination")
+		}
+		if text := f.connectionString(topic, name); text != "" {
+			setAt(s, "destination.properties.connectionString", text)
 		}
 	}
 }

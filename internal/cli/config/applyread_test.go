@@ -25,18 +25,18 @@ func TestReadApplyRejects(t *testing.T) {
 		"topics: [":                         "did not find expected",
 		"topics: [{name: abc, eventRetentionInDays: .inf}]": "is not a number of JSON",
 	} {
-		_, err := readApply([]byte(text), "", nil)
+		_, err := readApply([]byte(text), applyFlags{})
 		require.ErrorContains(t, err, says)
 	}
 	file, err := readApply(
 		[]byte("subscriptions: [{topic: t-1, name: s-1, expirationTimeUtc: 2030-01-01, maxEventsPerBatch: "+
-			"1_0}]\n---\npolicies: [{name: p-1}]\ntopics: []\n---\npolicies: [{name: p-2}]\nother: 5"), "", nil)
+			"1_0}]\n---\npolicies: [{name: p-1}]\ntopics: []\n---\npolicies: [{name: p-2}]\nother: 5"), applyFlags{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"policies":[{"name":"p-1"},{"name":"p-2"}],"topics":null,"other":5,`+
 		`"subscriptions":[{"topic":"t-1","name":"s-1","expirationTimeUtc":"2030-01-01","maxEventsPerBatch":10}]}`,
 		encoded(t, file.objects),
 		"the server checks members and values")
-	_, err = readApply([]byte("topics: []"), "orders", nil)
+	_, err = readApply([]byte("topics: []"), applyFlags{topic: "orders"})
 	require.ErrorContains(t, err, "--topic is for")
 }
 
@@ -53,7 +53,7 @@ func TestReadApplyOfAzuresAPI(t *testing.T) {
 			"deadLetterDestination":{"endpointType":"StorageBlob","properties":{"resourceId":"/r","blobContainerName":"c"}},
 			"deadLetterWithResourceIdentity":null,"retryPolicy":{"maxDeliveryAttempts":3}}},
 		{"name":"two",`+of+`"destination":{"endpointType":"AzureFunction","properties":{"resourceId":"/f"}}}},
-		{"name":"three",`+of+`"deliveryConfiguration":{"deliveryMode":"Queue"}}}],"nextLink":null}`), "", nil)
+		{"name":"three",`+of+`"deliveryConfiguration":{"deliveryMode":"Queue"}}}],"nextLink":null}`), applyFlags{})
 	require.NoError(t, err)
 	require.True(t, file.azure)
 	require.JSONEq(t, `{"topics":[{"name":"orders","inputSchema":"CloudEventSchemaV1_0","createOnly":true}],
@@ -102,7 +102,7 @@ func FuzzReadApply(f *testing.F) {
 		f.Add(text, "")
 	}
 	f.Fuzz(func(t *testing.T, text, topic string) {
-		read, err := readApply([]byte(text), topic, nil)
+		read, err := readApply([]byte(text), applyFlags{topic: topic})
 		if err != nil {
 			return
 		}

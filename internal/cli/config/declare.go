@@ -20,7 +20,7 @@ type Declared struct {
 
 // ReadDeclared reads a file as apply does.
 func ReadDeclared(name string, text []byte) (*Declared, error) {
-	file, err := readApply(text, "", nil)
+	file, err := readApply(text, applyFlags{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -168,7 +168,7 @@ func sourceOf(p *policy.Policy) string {
 
 type policyExplainCmd struct {
 	onePolicy
-	EndpointKind string         `help:"webhook or azure-resource." enum:"webhook,azure-resource" default:"webhook"`
+	EndpointKind string         `help:"webhook, or azure-resource, the default of all other types of destinations." enum:"webhook,azure-resource" default:"webhook"`
 	Status       *int           `help:"HTTP status of every response (default 500)." placeholder:"CODE"`
 	Error        string         `help:"Error of every attempt instead of a status: timeout, canceled, socket, dns, unauthorized, argument; or a broker's response: full, disabled, session." enum:",timeout,canceled,socket,dns,unauthorized,argument,full,disabled,session" default:"" placeholder:"KIND"`
 	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`

@@ -27,7 +27,7 @@ type TableFlags struct {
 }
 
 // NewTableFlags creates a flag for each setting with a flag name. group is the help group of flags that the Azure CLI
-// does not have; "" for none.
+// does not have, unless they are those of destinations; "" for none.
 func NewTableFlags(table []spec.Setting, group string) TableFlags {
 	var f TableFlags
 	var fields []reflect.StructField
@@ -38,11 +38,22 @@ func NewTableFlags(table []spec.Setting, group string) TableFlags {
 		}
 		f.settings = append(f.settings, s)
 		fields = append(fields, reflect.StructField{
-			Name: "Flag" + strconv.Itoa(i), Type: flagType(s), Tag: flagTag(s, terminal.Either(s.Azure, "", group)),
+			Name: "Flag" + strconv.Itoa(i), Type: flagType(s), Tag: flagTag(s, helpGroup(s, group)),
 		})
 	}
 	f.Plugins = kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}
 	return f
+}
+
+// helpGroup is the heading that --help lists a flag under; "" is that of all verbs' flags.
+func helpGroup(s *spec.Setting, group string) string {
+	switch {
+	case s.Azure:
+		return ""
+	case s.Section == spec.Destination:
+		return "Destinations:"
+	}
+	return group
 }
 
 func flagType(s *spec.Setting) reflect.Type {
@@ -103,6 +114,8 @@ func placeholder(s *spec.Setting) string {
 		return "true|false"
 	case strings.Contains(s.Example, " "):
 		return "'" + s.Example + "'"
+	case strings.HasPrefix(s.Example, "/"):
+		return "ID"
 	case s.Example != "":
 		return s.Example
 	case s.Kind == spec.Whole, s.Kind == spec.Number, s.Kind == spec.List:

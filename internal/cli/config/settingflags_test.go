@@ -178,3 +178,47 @@ func TestEveryFlagOfTheAzureCLI(t *testing.T) {
 		}
 	}
 }
+
+// --endpoint is what the Azure CLI means by it: the id or the address of the destination's type.
+func TestDestinationFlags(t *testing.T) {
+	t.Parallel()
+	const id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/shop/queues/orders"
+	for args, want := range map[string]string{
+		"--endpoint-type servicebusqueue --endpoint " + id + " --shared-access-key-name send --primary-key-file KEY": `{
+			"endpointType":"ServiceBusQueue","properties":{"resourceId":"` + id + `","sharedAccessKeyName":"send",
+			"primaryKey":"s3cret"}}`,
+		"--endpoint-type storagequeue --endpoint https://a.example --qttl 60 --connection-string-file KEY": `{
+			"endpointType":"StorageQueue","properties":{"endpoint":"https://a.example",
+			"queueMessageTimeToLiveInSeconds":60,"connectionString":"s3cret"}}`,
+		"--endpoint-type kafka --servers a:1,b:2 --kafka-topic t --tls false --password-file KEY --username u": `{
+			"endpointType":"Kafka","properties":{"servers":["a:1","b:2"],"topic":"t","tls":false,"username":"u",
+			"password":"s3cret"}}`,
+		"--endpoint-type natsjetstream --servers a:1 --nats-subject s --nats-stream S --nats-credentials KEY": `{
+			"endpointType":"NatsJetStream","properties":{"servers":["a:1"],"subject":"s","stream":"S",
+			"credentials":"s3cret"}}`,
+		"--secondary-key-file KEY": `{"properties":{"secondaryKey":"s3cret"}}`,
+	} {
+		key := writtenFile(t, "s3cret\n")
+		settings, err := settingsOf(t, spec.Subscription, strings.Fields(strings.ReplaceAll(args, "KEY", key))...)
+		require.NoError(t, err, args)
+		require.JSONEq(t, `{"destination":`+want+`}`, encoded(t, settings), args)
+	}
+	settings, err := settingsOf(t, spec.Subscription, "--endpoint-type", "webhook", "--endpoint", "https://a.example")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"destination":{"endpointType":"WebHook"},"endpointUrl":"https://a.example"}`, encoded(t, settings))
+	for args, says := range map[string]string{
+		"--endpoint-type azurefunction --endpoint /f":                        "the URL of the function's HTTP trigger",
+		"--endpoint-type NamespaceTopic":                                     "NamespaceTopic is not supported: deliver to a",
+		"--endpoint-type partnerdestination":                                 "is not supported: ",
+		"--endpoint-type monitoralert":                                       "is not supported: ",
+		"--endpoint " + id:                                                   "add --endpoint-type",
+		"--endpoint-type kafka --endpoint a:1":                               "use --servers HOST:PORT and --kafka-topic",
+		"--endpoint-type natsjetstream --endpoint a:1":                       "use --servers HOST:PORT and --nats-subject",
+		"--endpoint-type eventhub --endpoint https://a --service-url //b":    "--endpoint and --service-url are the same",
+		"--endpoint-type eventhub --endpoint /a --destination-resource-id b": "--destination-resource-id are the same",
+	} {
+		_, err := settingsOf(t, spec.Subscription, strings.Fields(args)...)
+		require.ErrorContains(t, err, says, args)
+		require.True(t, terminal.IsUsage(err), "the exit code is 2")
+	}
+}

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,7 +25,7 @@ type SubscriptionCmd struct {
 	Create subscriptionCreateCmd `cmd:"" help:"Create an event subscription."`
 	Update subscriptionUpdateCmd `cmd:"" help:"Change some settings of an event subscription." detail:"Settings that you do not name stay as they are. Lists are replaced as a whole." example:"subscription update orders billing --max-delivery-attempts 5 --labels billing,team-a; subscription update orders billing --unset retryPolicy.maxDeliveryAttempts --unset labels"`
 	List   subscriptionListCmd   `cmd:"" help:"List a topic's event subscriptions, or all." example:"subscription list orders; subscription list -o json"`
-	Show   subscriptionShowCmd   `cmd:"" help:"Show an event subscription with its effective settings." detail:"The endpoint's query string, which often holds a secret, is not shown." example:"subscription show orders billing -o json"`
+	Show   subscriptionShowCmd   `cmd:"" help:"Show an event subscription with its effective settings." detail:"The endpoint's query string, which often holds a secret, is not shown, nor are the keys of other destinations." example:"subscription show orders billing -o json"`
 	Delete subscriptionDeleteCmd `cmd:"" help:"Delete an event subscription and cancel its pending deliveries." detail:"History and dead letters stay." example:"subscription delete orders billing; subscription delete orders billing --yes"`
 
 	TestFilter testFilterCmd                  `cmd:"" help:"Show which events an event subscription's filter matches, and which clause decided." detail:"Nothing is stored or delivered. The table shows the clauses that an event does not pass; JSON has all clauses." example:"subscription test-filter orders billing; subscription test-filter orders billing --event order.json -o json; subscription test-filter orders billing --filter filter.json"`
@@ -35,7 +36,7 @@ type SubscriptionCmd struct {
 
 	Validate       validateCmd                    `cmd:"" help:"Run the validation handshake with the endpoint again." detail:"You can run it at any time, also after a failed validation. A failure changes nothing." example:"subscription validate orders billing"`
 	TestDelivery   rest.ActVerb[subscriptionArgs] `cmd:"" done:"The sample event is delivery {deliveryId}; see postrider delivery show {deliveryId}." help:"Send a sample event to one event subscription." detail:"An event of type postrider.TestEvent is stored and delivered to this event subscription only, regardless of its filter. delivery show shows the endpoint's response." example:"subscription test-delivery orders billing"`
-	Reveal         revealCmd                      `cmd:"" help:"Show the endpoint's whole URL and the custom headers, including secrets." detail:"Requires an administrator's key. The audit records it." example:"subscription reveal orders billing -o json"`
+	Reveal         revealCmd                      `cmd:"" help:"Show the endpoint's whole URL and the custom headers, including secrets." detail:"Requires an administrator's key. The audit records it. Keys and passwords of destinations are not shown again: replace them with subscription update." example:"subscription reveal orders billing -o json"`
 	SigningSecrets signingSecretsCmd              `cmd:"" help:"Show the secrets that sign deliveries, or replace the newest."`
 }
 
@@ -65,17 +66,46 @@ func (f *SettingFlags) Settings(stdin io.Reader) (rest.Object, error) {
 	if f.DeadletterEndpoint != "" {
 		settings["deadLetterDestination"] = deadLettersTo(f.DeadletterEndpoint)
 	}
-	kind := rest.TextAt(settings, "destination.endpointType")
-	if endpoint, given := settings["endpointUrl"].(string); given && kind != "" && kind != string(destination.WebHook) {
-		// The Azure CLI has one flag for URLs and resource ids.
-		delete(settings, "endpointUrl")
-		property := "resourceId"
-		if strings.Contains(endpoint, "://") {
-			property = "endpoint"
-		}
-		setAt(settings, "destination.properties."+property, endpoint)
+	return settings, addressed(settings)
+}
+
+// azureTypes are the Azure CLI's types of destinations that postrider does not have, and what to do instead.
+var azureTypes = map[string]string{
+	"azurefunction":      "use --endpoint-type webhook with the URL of the function's HTTP trigger",
+	"namespacetopic":     "deliver to a webhook or a queue, and publish from there",
+	"partnerdestination": "deliver to a webhook that calls the partner",
+	"monitoralert":       "deliver to a webhook that raises the alert",
+}
+
+// addressed moves --endpoint to the setting of the destination: the Azure CLI has one flag for URLs and resource ids.
+func addressed(settings rest.Object) error {
+	kind, endpoint := rest.TextAt(settings, "destination.endpointType"), textOf(settings["endpointUrl"])
+	id, property := strings.HasPrefix(endpoint, "/"), "endpoint"
+	if id {
+		property = "resourceId"
 	}
-	return settings, nil
+	instead, unsupported := azureTypes[strings.ToLower(kind)]
+	at := "destination.properties." + property
+	switch {
+	case unsupported:
+		return terminal.Usagef("--endpoint-type %s is not supported: %s", kind, instead)
+	case endpoint == "":
+		return nil
+	case rest.ValueAt(settings, "destination") == nil && id:
+		return terminal.Usagef("--endpoint %s is the id of a resource: add --endpoint-type, such as servicebusqueue", endpoint)
+	case kind == "-" || kind == string(destination.WebHook):
+		return nil
+	case destination.Type(kind) == destination.Kafka:
+		return terminal.Usagef("--endpoint is not for Kafka: use --servers HOST:PORT and --kafka-topic NAME")
+	case destination.Type(kind) == destination.NatsJetStream:
+		return terminal.Usagef("--endpoint is not for NatsJetStream: use --servers HOST:PORT and --nats-subject NAME")
+	case rest.ValueAt(settings, at) != nil:
+		return terminal.Usagef("--endpoint and --%s are the same setting: omit one of them",
+			spec.Find(spec.Subscription, at).FlagName())
+	}
+	delete(settings, "endpointUrl")
+	setAt(settings, at, endpoint)
+	return nil
 }
 
 type subscriptionArgs struct {
@@ -121,9 +151,12 @@ type subscriptionCreateCmd struct {
 
 // Help is shown by subscription create --help.
 func (subscriptionCreateCmd) Help() string {
-	return `With --delivery-mode Queue, consumers receive the events and there is no endpoint. Otherwise the endpoint
-must pass the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags
-of the Azure CLI have the same syntax. You can also separate the values of a list by commas, or repeat the flag.
+	return `With --delivery-mode Queue, consumers receive the events and there is no endpoint. Otherwise a webhook must pass
+the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags of the
+Azure CLI have the same syntax. You can also separate the values of a list by commas, or repeat the flag.
+
+Another --endpoint-type than webhook delivers to a service of Azure, or to a broker. --endpoint is then the id of the
+resource, or the URL of its namespace. Keys and passwords come from files and are not shown again.
 
 Examples:
   postrider subscription create orders billing --endpoint https://billing.example.com/events \
@@ -133,7 +166,12 @@ Examples:
     --advanced-filter 'data.total NumberGreaterThan 100' \
     --advanced-filter 'data.city StringIn "New York" Paris' --policy ga-2019
   postrider subscription create orders audit --delivery-mode Queue --lock-duration 120 --max-delivery-count 5 \
-    --event-time-to-live P1D`
+    --event-time-to-live P1D
+  postrider subscription create orders bus --endpoint-type servicebusqueue --endpoint \
+    /subscriptions/ID/resourceGroups/shop/providers/Microsoft.ServiceBus/namespaces/shop/queues/orders \
+    --shared-access-key-name send --primary-key-file send.key
+  postrider subscription create orders stream --endpoint-type kafka --servers kafka-1.example.com:9093 \
+    --kafka-topic orders --sasl-mechanism SCRAM-SHA-512 --username postrider --password-file kafka.password`
 }
 
 func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
@@ -202,7 +240,7 @@ var subscriptionColumns = func() []rest.Column {
 	columns := slices.Insert(rest.Columns("TOPIC topic", "SUBSCRIPTION name",
 		"POLICY retryPolicy.policy", "ATTEMPTS retryPolicy.maxDeliveryAttempts",
 		"TTL, MINUTES retryPolicy.eventTimeToLiveInMinutes", "STATE provisioningState", "HOLD hold.reason"),
-		2, rest.Column{Title: "ENDPOINT", Text: endpointOrPull})
+		2, rest.Column{Title: "TYPE", Text: typeOf}, rest.Column{Title: "ENDPOINT", Text: endpointOrPull})
 	for _, s := range spec.Subscription {
 		if s.Listed {
 			columns = append(columns, rest.Column{Title: strings.ToUpper(s.Label), Path: s.Name})
@@ -216,6 +254,14 @@ func endpointOrPull(o rest.Object) string {
 		return "pull"
 	}
 	return rest.TextAt(o, "endpointBaseUrl")
+}
+
+// typeOf is the type of the destination.
+func typeOf(o rest.Object) string {
+	if kind := textOf(rest.ValueAt(o, "destination.endpointType")); kind != "" && !pulled(o) {
+		return kind
+	}
+	return terminal.Either(pulled(o), "-", string(destination.WebHook))
 }
 
 // pulled reports whether consumers receive the events of an event subscription.
@@ -293,7 +339,8 @@ func (d *deleteFlags) delete(
 }
 
 func printSubscription(w io.Writer, s rest.Object) {
-	rest.PrintLines(w, s, "topic topic", "subscription name", "endpoint endpointBaseUrl", "state provisioningState")
+	to := terminal.Either(rest.ValueAt(s, "destination") == nil, "endpoint", "target")
+	rest.PrintLines(w, s, "topic topic", "subscription name", to+" endpointBaseUrl", "state provisioningState")
 	table := spec.Subscription
 	if pulled(s) {
 		table = slices.DeleteFunc(slices.Clone(table), func(s spec.Setting) bool { return spec.OfRequests(&s) })
@@ -349,7 +396,7 @@ func (c *revealCmd) Run(ctx context.Context, std terminal.Streams) error {
 	}
 	shown := rest.Object{"endpointUrl": endpoint["endpointUrl"], "deliveryAttributeMappings": headers["value"]}
 	return c.Print(std.Out, shown, func(w io.Writer) {
-		fmt.Fprintf(w, "endpoint\t%s\n", rest.TextAt(shown, "endpointUrl"))
+		fmt.Fprintf(w, "endpoint\t%s\n", cmp.Or(textOf(shown["endpointUrl"]), "none (keys of a destination are not shown)"))
 		for _, header := range rest.Objects(shown, "deliveryAttributeMappings") {
 			value := rest.TextAt(header, "properties.value")
 			if path := rest.TextAt(header, "properties.sourceField"); path != "-" {

@@ -1,4 +1,4 @@
--- Lists the hosts with the most event subscriptions.
+-- Lists the hosts with the most event subscriptions. Of a broker it is the list of its servers.
 SELECT substring(endpoint_base_url FROM '^[^:]+://[^/]+') AS url, count(*)::int AS subscriptions,
        min(topic || '/' || subscription) AS example, (count(*) OVER ())::int AS hosts
   FROM postrider.event_subscriptions
