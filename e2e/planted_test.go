@@ -33,6 +33,8 @@ var plantedTexts = []string{
 	"planted-client-secret", "planted-access-token", "planted-wrong-credential", "planted-key-in-query",
 	"planted-idempotency", "planted-handshake", base64.StdEncoding.EncodeToString([]byte("shop:planted-client-secret")),
 	testAdminToken, testEncryptionKey, plantedPassword,
+	"planted-primary-key", "planted-secondary-key", "planted-changed-key", "planted-signature", "planted-nats-password",
+	"SharedAccessSignature sr=", "SharedAccessSignature+sr",
 }
 
 // echo responds 400 with the whole request in its body and headers, in several encodings.
@@ -65,6 +67,7 @@ func failing(t *testing.T) (base string, handshakes chan string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo", echo)
 	mux.HandleFunc("/echo/", echo)
+	mux.HandleFunc("/devstoreaccount1/", echo)
 	mux.HandleFunc("/babble", babble)
 	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/elsewhere?"+r.URL.RawQuery, http.StatusTemporaryRedirect)
@@ -114,6 +117,32 @@ func plantedSettings(endpoint, base, oauth2 string) map[string]any {
 	return settings
 }
 
+// plantedDestinations are event subscriptions with keys and passwords of other destinations than webhooks.
+func plantedDestinations(base, closed, key string) map[string]map[string]any {
+	to := func(kind string, properties map[string]any) map[string]any {
+		return map[string]any{
+			"destination":         map[string]any{"endpointType": kind, "properties": properties},
+			"retryPolicy":         map[string]any{"maxDeliveryAttempts": 1},
+			"eventDeliverySchema": "CloudEventSchemaV1_0", "description": plantedOpen,
+		}
+	}
+	all := map[string]map[string]any{
+		"bus": to("ServiceBusQueue", map[string]any{
+			"endpoint": base, "entityName": "echo/bus", "sharedAccessKeyName": "send", "primaryKey": key,
+			"secondaryKey": "planted-secondary-key",
+		}),
+		"store": to("StorageQueue", map[string]any{
+			"endpoint": base + "/devstoreaccount1", "queueName": "orders", "sharedAccessSignature": "sv=1&sig=planted-signature",
+		}),
+		"nats": to("NatsJetStream", map[string]any{
+			"servers": []string{strings.TrimPrefix(closed, "http://")}, "tls": false, "subject": "orders", "username": "shop",
+			"password": "planted-nats-password",
+		}),
+	}
+	all["store"]["endpointValidation"], all["nats"]["endpointValidation"] = "skip", "skip"
+	return all
+}
+
 // Whatever fails, and however much of it an endpoint repeats: no secret is in the log at its finest level, in the
 // database, in what its readers see, in a dump of the schema that is the contract, on a page, in a response, an error
 // or a metric, in a trace, or in what a verb prints.
@@ -154,16 +183,23 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 		require.NoError(t, err)
 		n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+name, string(body))
 	}
+	destinations := plantedDestinations(base, closed.URL, "planted-primary-key")
+	for name, settings := range destinations {
+		body, err := json.Marshal(settings)
+		require.NoError(t, err)
+		n.manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+name, string(body))
+	}
+	letters := 3 * (len(endpoints) + len(destinations))
 	var signing struct{ Value []struct{ Secret string } }
 	read(&signing, http.MethodPost, "/v1/topics/orders/subscriptions/echo/getSigningSecrets", "")
 	code := n.validationCode(t, base, handshakes)
 	sas := signature(t, n.api, topicKeys.Key1)
 	apiKey, session := n.people(t)
 	errorsMet := n.publishPlanted(t, db, topicKeys.Key1, sas, apiKey)
-	eventually(t, "all are dead letters", db.atLeast(3*len(endpoints), "SELECT count(*) FROM postrider.dead_letters"))
+	eventually(t, "all are dead letters", db.atLeast(letters, "SELECT count(*) FROM postrider.dead_letters"))
 	n.manage(http.StatusAccepted, http.MethodPost, "/v1/deadLetters/redeliver",
 		`{"filter":{"topic":"orders","subscription":"static"}}`)
-	eventually(t, "they are dead letters again", db.atLeast(3*len(endpoints)+3,
+	eventually(t, "they are dead letters again", db.atLeast(letters+3,
 		"SELECT count(*) FROM postrider.dead_letters"))
 	const static = "/v1/topics/orders/subscriptions/static/"
 	require.Contains(t, n.manage(http.StatusOK, http.MethodPost, static+"getFullUrl", ""), url.QueryEscape(plantedQuery),
@@ -171,7 +207,8 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	require.Contains(t, n.manage(http.StatusOK, http.MethodPost, static+"getDeliveryAttributes", ""), plantedLong)
 	signingSecret := strings.TrimPrefix(signing.Value[0].Secret, "whsec_")
 	requireStored(t, db, topicKeys.Key1, topicKeys.Key2, signingSecret, code, plantedKey, plantedToken,
-		`"`+plantedShort+`"`, plantedLong, url.QueryEscape(plantedQuery), "planted-client-secret", "planted-handshake")
+		`"`+plantedShort+`"`, plantedLong, url.QueryEscape(plantedQuery), "planted-client-secret", "planted-handshake",
+		"planted-primary-key", "planted-secondary-key", "planted-signature", "planted-nats-password")
 
 	sasSignature, err := url.QueryUnescape(sas[strings.LastIndex(sas, "=")+1:])
 	require.NoError(t, err)

@@ -324,6 +324,7 @@ func (n *nodeProcess) verbs(t *testing.T, db *database, endpoint, certificate, k
 	secure["clientCertificate"] = map[string]any{"certificate": certificate, "privateKey": key}
 	text, err := json.Marshal(map[string]any{"subscriptions": []any{
 		named("fresh", plantedSettings(endpoint+"/echo", endpoint, "/token")), named("secure", secure),
+		named("bus", plantedDestinations(endpoint, "", "planted-changed-key")["bus"]),
 		named("echo", plantedSettings(endpoint+"/echo?changed=planted-key-in-query&", endpoint, "/token")),
 	}})
 	require.NoError(t, err)
@@ -349,6 +350,9 @@ func (n *nodeProcess) verbs(t *testing.T, db *database, endpoint, certificate, k
 		{remote, 0, "subscription list"},
 		{remote, 0, "subscription show orders echo -o json"},
 		{remote, 0, "subscription show orders untrusted"},
+		{remote, 0, "subscription show orders bus"},
+		{remote, 0, "subscription show orders bus -o json"},
+		{remote, 0, "subscription reveal orders bus"},
 		{remote, 0, "topic show orders -o json"},
 		{remote, 0, "apikey list -o json"},
 		{remote, 0, "user list -o json"},

@@ -127,7 +127,7 @@ func TestApplyOfAnAzureList(t *testing.T) {
 			"filter":{"includedEventTypes":["A"],"subjectBeginsWith":"","advancedFilters":[{"key":"data.n",`+
 			`"operatorType":"NumberGreaterThan","value":1.50}],"isSubjectCaseSensitive":null},
 			"retryPolicy":{"eventTimeToLiveInMinutes":10,"maxDeliveryAttempts":3}`),
-		subscription("hub", `"destination":{"endpointType":"EventHub","resourceId":"/x"}`),
+		subscription("hub", `"destination":{"endpointType":"PartnerDestination","resourceId":"/x"}`),
 		strings.Replace(subscription("blobs", `"destination":{"endpointType":"WebHook","endpointUrl":"https://a.example/"}`),
 			id, "/subscriptions/s/providers/Microsoft.Storage/storageAccounts/acc", 1),
 	}, ",") + "]"
@@ -137,7 +137,7 @@ func TestApplyOfAnAzureList(t *testing.T) {
 		"plain: azureActiveDirectoryTenantId is not supported",
 		"plain: minimumTlsVersionAllowed 1.0 is not supported: the endpoint must offer TLS 1.2 or later",
 		"plain: omitted secret header X-S",
-		"hub: omitted, because endpointType EventHub is not supported",
+		"hub: omitted, because endpointType PartnerDestination is not supported; use --endpoint hub=URL",
 		"blobs: omitted, because /subscriptions/s/providers/Microsoft.Storage",
 	} {
 		require.Contains(t, dry.stderr, "not supported: event subscription "+note)

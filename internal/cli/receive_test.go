@@ -34,7 +34,7 @@ func TestQueueSubscriptions(t *testing.T) {
 	})
 	require.NotContains(t, shown, "events per batch 1")
 	require.Contains(t, words(h.line(0, "subscription list pulled")),
-		"pulled audit pull namespace-2023 3 1440 Succeeded - -")
+		"pulled audit pull - namespace-2023 3 1440 Succeeded - -")
 	require.Contains(t, h.line(1, "subscription validate pulled audit"), "has no endpoint")
 
 	const of = "subscriptions: [{topic: pulled, name: audit, deliveryConfiguration: {deliveryMode: Queue, queue: {"

@@ -78,7 +78,7 @@ func TestSubscriptionVerbs(t *testing.T) {
 	require.Contains(t, words(h.line(0, "subscription show subscribed limited")), lower)
 	require.NotContains(t, words(h.line(0, "subscription show subscribed slower")), lower)
 
-	require.Regexp(t, `(?m)^subscribed +all-flags +http`, h.line(0, "subscription list subscribed"))
+	require.Regexp(t, `(?m)^subscribed +all-flags +WebHook +http`, h.line(0, "subscription list subscribed"))
 	require.Contains(t, h.line(0, "subscription list"), "all-flags")
 	require.Equal(t, "Event subscription all-flags of topic subscribed was deleted.\n",
 		h.line(0, "subscription delete subscribed all-flags --yes"))

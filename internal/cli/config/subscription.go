@@ -238,9 +238,9 @@ func (c *subscriptionListCmd) Run(ctx context.Context, std terminal.Streams, cli
 // subscriptionColumns end with the settings that lists show.
 var subscriptionColumns = func() []rest.Column {
 	columns := slices.Insert(rest.Columns("TOPIC topic", "SUBSCRIPTION name",
-		"POLICY retryPolicy.policy", "ATTEMPTS retryPolicy.maxDeliveryAttempts",
+		"ENDPOINT endpointBaseUrl", "POLICY retryPolicy.policy", "ATTEMPTS retryPolicy.maxDeliveryAttempts",
 		"TTL, MINUTES retryPolicy.eventTimeToLiveInMinutes", "STATE provisioningState", "HOLD hold.reason"),
-		2, rest.Column{Title: "TYPE", Text: typeOf}, rest.Column{Title: "ENDPOINT", Text: endpointOrPull})
+		2, rest.Column{Title: "TYPE", Text: typeOf})
 	for _, s := range spec.Subscription {
 		if s.Listed {
 			columns = append(columns, rest.Column{Title: strings.ToUpper(s.Label), Path: s.Name})
@@ -249,19 +249,12 @@ var subscriptionColumns = func() []rest.Column {
 	return columns
 }()
 
-func endpointOrPull(o rest.Object) string {
+// typeOf is the type of the destination, or pull.
+func typeOf(o rest.Object) string {
 	if pulled(o) {
 		return "pull"
 	}
-	return rest.TextAt(o, "endpointBaseUrl")
-}
-
-// typeOf is the type of the destination.
-func typeOf(o rest.Object) string {
-	if kind := textOf(rest.ValueAt(o, "destination.endpointType")); kind != "" && !pulled(o) {
-		return kind
-	}
-	return terminal.Either(pulled(o), "-", string(destination.WebHook))
+	return cmp.Or(textOf(rest.ValueAt(o, "destination.endpointType")), string(destination.WebHook))
 }
 
 // pulled reports whether consumers receive the events of an event subscription.
