@@ -6,8 +6,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"strconv"
+	"strings"
 	"time"
 
 	"postrider/internal/catalog"
@@ -226,7 +226,8 @@ func (a *attempt) secrets(resp endpoint.Response) *endpointconf.Secrets {
 	}
 	if !a.sub.Destination.IsWebHook() { // signatures are valid for some minutes
 		for _, name := range signatureHeaders {
-			_, signature, _ := strings.Cut(resp.Sent.Get(name), " ")
+			_, signature, _ := strings.Cut(resp.Sent.Get(name), "sig=")
+			signature, _, _ = strings.Cut(signature, "&")
 			more = append(more, resp.Sent.Get(name), signature)
 		}
 	}

@@ -140,8 +140,21 @@ func (d *Destination) SecretsByName() map[string]string {
 	return set
 }
 
-// Secrets are the values that must not be shown or stored with a response.
-func (d *Destination) Secrets() []string { return slices.Collect(maps.Values(d.SecretsByName())) }
+// Secrets are the values that must not be shown or stored with a response. They include the signature of a SAS token:
+// services repeat the parameters of requests in another order.
+func (d *Destination) Secrets() []string {
+	set := d.SecretsByName()
+	list := slices.Collect(maps.Values(set))
+	for part := range strings.FieldsFuncSeq(set["sharedAccessSignature"], func(r rune) bool { return r == '&' || r == ' ' }) {
+		if signature, found := strings.CutPrefix(part, "sig="); found {
+			list = append(list, signature)
+			if plain, err := url.QueryUnescape(signature); err == nil && plain != signature {
+				list = append(list, plain)
+			}
+		}
+	}
+	return list
+}
 
 // WithoutSecrets returns what may be shown.
 func (d *Destination) WithoutSecrets() *Destination {

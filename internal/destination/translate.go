@@ -94,7 +94,7 @@ var (
 	subCode     = regexp.MustCompile(`SubCode=(\d{5})\b`)
 	leadingCode = regexp.MustCompile(`^(\d{5}|[A-Z][A-Za-z]+):`)
 	tags        = regexp.MustCompile(`<[^>]*>?`)
-	signatures  = regexp.MustCompile(`(?i)\bsig=[^&\s"']+`)
+	signatures  = regexp.MustCompile(`(?i)\bsig=[^&\s"']+|sig(?:%25)*%3d[^&\s"']+`)
 	// names are of entities, which may be called quota or disabled.
 	names = regexp.MustCompile(`\B'[^']*'|"[^"]*"|\S+://\S+|\b(TrackingId|SystemTracker|Timestamp|Reference|Resource):\S*`)
 	waits = regexp.MustCompile(`(?i)\bwait (\d{1,4}) seconds?`)

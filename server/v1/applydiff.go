@@ -78,12 +78,9 @@ func withSecrets(object []byte, s, before *catalog.SubscriptionSpec) []byte {
 		o["endpointUrl"] = base
 	} else if d, _ := o["destination"].(map[string]any); d != nil {
 		properties, _ := d["properties"].(map[string]any)
+		delete(properties, "connectionString") // its parts are in s
 		for name, secret := range s.Destination.SecretsByName() {
-			was := ""
-			if !before.Destination.IsWebHook() {
-				was = before.Destination.SecretsByName()[name]
-			}
-			properties[name] = masked(secret, was)
+			properties[name] = masked(secret, before.Destination.SecretsByName()[name])
 		}
 	}
 	if s.MessageFormat == message.PagerDuty || o["pagerDutyRoutingKey"] != nil {

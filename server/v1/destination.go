@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
@@ -67,7 +68,7 @@ func (p *problems) absent(s *catalog.SubscriptionSpec, which func(*spec.Setting)
 	for i := range spec.Subscription {
 		setting := &spec.Subscription[i]
 		value := spec.At(text, setting.Name)
-		isDefault := value == nil || string(value) == setting.Default || string(value) == "[]"
+		isDefault := value == nil || slices.Contains([]string{setting.Default, strconv.Quote(setting.Default), "[]"}, string(value))
 		if which(setting) && !isDefault {
 			p.Value(setting.Name, "%s", message)
 		}

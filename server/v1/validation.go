@@ -51,6 +51,9 @@ func baseOf(ctx context.Context) string {
 
 // defaultValidation is the default of endpointValidation for an endpoint. Chat and paging services know no handshake.
 func (m *Handlers) defaultValidation(s *catalog.SubscriptionSpec) catalog.EndpointValidation {
+	if !s.Destination.IsWebHook() {
+		return catalog.ValidationRequired
+	}
 	if s.MessageFormat.IsMessage() {
 		return catalog.ValidationSkip
 	}

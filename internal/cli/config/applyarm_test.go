@@ -89,7 +89,7 @@ func TestReadApplyOfTemplates(t *testing.T) {
 				{"topic":"t-1","name":"hub","endpointUrl":"http://localhost/"}]}`,
 			notes: []string{
 				"bus: deliveryWithResourceIdentity is not supported: deliveries have no token of Azure's",
-				"bus: the file has no key of its ServiceBusQueue: use --connection-string bus=FILE, or oauth2",
+				"bus: the file has no key of its ServiceBusQueue: use --connection-string bus=FILE",
 				"f: omitted, because endpointType AzureFunction is not supported; use --endpoint f=URL with the URL of the " +
 					"function's HTTP trigger",
 				"alert: omitted, because endpointType MonitorAlert is not supported; use --endpoint alert=URL",

@@ -191,8 +191,7 @@ func (a *azureReader) destination(d rest.Object, connectionString string) bool {
 		if connectionString != "" {
 			properties["connectionString"] = connectionString
 		} else if kind != string(destination.HybridConnection) {
-			a.note("the file has no key of its %s: use --connection-string %s=FILE, or oauth2 afterwards, unless a key is "+
-				"stored", kind, a.name)
+			a.note("the file has no key of its %s: use --connection-string %s=FILE", kind, a.name)
 		}
 		d["destination"] = rest.Object{"endpointType": kind, "properties": properties}
 		return true
