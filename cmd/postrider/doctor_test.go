@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/destination"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
 	"postrider/internal/testdb"
@@ -66,6 +67,19 @@ func TestDoctorChecksStoredEndpoints(t *testing.T) {
 		"of 1 event subscription, such as orders/audit: https://nowhere.invalid")
 	requireFinding(t, runDoctor(t, tn.URL, append(allowed, "--delivery-proxy", "http://proxy:3128")...), ok, "egress",
 		"the proxy checks")
+	broker := func(name string, servers ...string) {
+		tn.Subscribe(t, "orders", name, func(s *catalog.SubscriptionSpec) {
+			s.EndpointURL, s.Destination = "", &destination.Destination{
+				EndpointType: destination.Kafka, Properties: &destination.Properties{Servers: servers, Topic: "orders"},
+			}
+		})
+	}
+	broker("audit", "127.0.0.1:9092", "nowhere.invalid:9092")
+	requireFinding(t, runDoctor(t, tn.URL, allowed...), ok, "egress", "2 hosts of stored endpoints may be called")
+	broker("audit", "nowhere.invalid:9092")
+	unresolved := runDoctor(t, tn.URL, allowed...)
+	requireFinding(t, unresolved, warn, "egress", "such as orders/audit: kafka://nowhere.invalid:9092")
+	require.Contains(t, unresolved["egress"].Remedy, "correct the host in the destination")
 	for i := range checkedHosts {
 		subscribe(fmt.Sprintf("more-%d", i), fmt.Sprintf("http://127.0.0.1:%d/", 9000+i))
 	}

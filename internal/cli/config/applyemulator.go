@@ -203,7 +203,8 @@ func (e *emulatorReader) subscribers(at string, given any) (list []placed, err e
 	return list, nil
 }
 
-// destination sets the destination of a subscriber, and its properties as headers. false: postrider cannot deliver there.
+// destination sets the destination of a subscriber, and its properties as headers. It returns false if postrider cannot
+// deliver to it.
 func (e *emulatorReader) destination(s placed, o, topic, sub rest.Object) (bool, error) {
 	given := rest.Object{}
 	for _, member := range connectionMembers {
