@@ -195,8 +195,8 @@ func TestAttemptOfAnExpiredSubscriptionIsCanceled(t *testing.T) {
 
 // The process's clock may be an hour off and nothing changes: decisions about deliveries and stored times use the
 // database's. testdata/clockreaders.txt lists the functions of the engine that read the process's clock, and why. All
-// but NextRetry and the time stamp of Kafka's records only subtract two readings, which uses the monotonic clock. A new
-// reader must be reviewed and listed.
+// but NextRetry only subtract two readings, which uses the monotonic clock. The time stamps of Kafka's records are
+// franz-go's. A new reader must be reviewed and listed.
 func TestProcessClockDecidesNothing(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/clockreaders.txt")

@@ -1,20 +1,20 @@
 // Package kafka delivers events to a topic of Apache Kafka, or of a service with its protocol such as Azure Event Hubs.
-//
-// It uses franz-go's connections, requests and metadata, but not its producer. That reports a lost connection and the
-// broker's errors 7 and 20 as "too many retries" only, and one record that fails takes the others of its partition with
-// it. Here each record has its own result and deadline, and is sent once.
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
@@ -25,25 +25,13 @@ import (
 	"postrider/policy"
 )
 
-const (
-	// Event Hubs closes connections that are idle for 240 s, and clients with older metadata get errors. franz-go may
-	// keep a connection for twice the time.
-	idleTimeout    = 100 * time.Second
-	metadataMaxAge = 180 * time.Second
-	// metadataPause is the pause between requests to the servers in turn.
-	metadataPause = 50 * time.Millisecond
-	// dialTimeout bounds a connection with its TLS handshake: it is not made for one attempt.
-	dialTimeout = 10 * time.Second
-	// timeoutOverhead is how long a broker may exceed the ack timeout before the connection is closed.
-	timeoutOverhead = 5 * time.Second
-	// defaultMaxBytes is the broker's default of max.message.bytes.
-	defaultMaxBytes = 1_048_588
-)
-
 // sender delivers to one topic.
 type sender struct {
-	*producer
-
+	client   *kgo.Client
+	single   func() (*kgo.Client, error) // a client that has one record at a time, so it is alone in its batch
+	failure  atomic.Pointer[error]       // the last one of a connection or request
+	topic    string
+	timeout  time.Duration
 	maxBytes int
 	binary   bool
 }
@@ -54,97 +42,83 @@ func Open(p *destination.Properties, o destination.ClientOptions) (destination.S
 	if len(p.Servers) == 0 || p.Topic == "" {
 		return nil, errors.New("must have servers and topic")
 	}
-	mechanism, err := mechanismOf(p, o.Token)
-	if err != nil {
-		return nil, err
-	}
-	options := []kgo.Opt{
-		kgo.SeedBrokers(p.Servers...),
-		kgo.ClientID(o.Name),
-		kgo.Dialer(dialer(o)),
-		kgo.MinVersions(kversion.V0_11_0()), // the first with headers
-		kgo.ConnIdleTimeout(idleTimeout),
-		kgo.MetadataMaxAge(metadataMaxAge),
-		kgo.RequestTimeoutOverhead(timeoutOverhead),
-		// Of metadata: each server is requested once, and one of them twice. Produce requests are not repeated.
-		kgo.RequestRetries(len(p.Servers)),
-		kgo.RetryBackoffFn(func(int) time.Duration { return metadataPause }),
-		kgo.DisableClientMetrics(),
-	}
-	if mechanism != nil {
-		options = append(options, kgo.SASL(mechanism))
-	}
-	client, err := kgo.NewClient(options...)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use the settings: %w", err)
-	}
-	s := &sender{
-		producer: newProducer(client, p.Topic, o.AckTimeout),
-		maxBytes: defaultMaxBytes, binary: p.ContentMode == destination.Binary,
-	}
-	if p.MaxMessageSizeInKilobytes != nil {
-		s.maxBytes = *p.MaxMessageSizeInKilobytes * 1024
-	}
-	return s, nil
-}
-
-// dialer returns what opens every connection, to the servers and to the brokers that they name.
-func dialer(o destination.ClientOptions) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // it is not made for one attempt
 		defer cancel()
 		conn, err := o.Dial(ctx, network, address)
 		if err != nil || o.TLS == nil {
 			return conn, err
 		}
 		config := o.TLS.Clone()
-		if config.ServerName, _, err = net.SplitHostPort(address); err == nil {
-			secure := tls.Client(conn, config)
-			if err = secure.HandshakeContext(ctx); err == nil {
-				return secure, nil
-			}
+		config.ServerName, _, _ = net.SplitHostPort(address)
+		secure := tls.Client(conn, config)
+		if err = secure.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("TLS handshake with %s: %w", address, err)
 		}
-		_ = conn.Close()
-		return nil, fmt.Errorf("TLS handshake with %s: %w", address, err)
+		return secure, nil
 	}
+	bearer := func(ctx context.Context) (oauth.Auth, error) {
+		token, err := o.Token(ctx)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errToken, err)
+		}
+		return oauth.Auth{Token: token}, err
+	}
+	login := scram.Auth{User: p.Username, Pass: p.Password}
+	mechanism, ok := map[destination.SASLMechanism][]sasl.Mechanism{
+		"": nil, destination.SASLNone: nil,
+		destination.SASLPlain:       {plain.Auth{User: p.Username, Pass: p.Password}.AsMechanism()},
+		destination.SASLScram256:    {login.AsSha256Mechanism()},
+		destination.SASLScram512:    {login.AsSha512Mechanism()},
+		destination.SASLOAuthBearer: {oauth.Oauth(bearer)},
+	}[p.SASLMechanism]
+	if !ok || p.SASLMechanism == destination.SASLOAuthBearer && o.Token == nil {
+		return nil, fmt.Errorf("saslMechanism %s is unknown, or has no oauth2", p.SASLMechanism)
+	}
+	s := &sender{topic: p.Topic, timeout: o.AckTimeout, binary: p.ContentMode == destination.Binary}
+	s.maxBytes = 1_048_588 // the broker's default of max.message.bytes
+	if p.MaxMessageSizeInKilobytes != nil {
+		s.maxBytes = *p.MaxMessageSizeInKilobytes * 1024
+	}
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(int16(kmsg.Metadata), 9) // without topic ids: a topic that is created again can be used
+	options := []kgo.Opt{
+		kgo.SeedBrokers(p.Servers...), kgo.ClientID(o.Name), kgo.Dialer(dial), kgo.SASL(mechanism...),
+		kgo.WithHooks(s), kgo.DisableClientMetrics(),
+		kgo.MinVersions(kversion.V0_11_0()), // the first with headers
+		kgo.MaxVersions(versions),
+		// Event Hubs closes connections that are idle for 240 s, and clients with older metadata get errors. franz-go may
+		// keep a connection for twice the time.
+		kgo.ConnIdleTimeout(100 * time.Second), kgo.MetadataMaxAge(180 * time.Second), kgo.MetadataMinAge(time.Second),
+		// Of metadata: each server is requested once, and one of them twice.
+		kgo.RequestRetries(len(p.Servers)),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
+		kgo.DefaultProduceTopic(p.Topic), kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		// As other clients for a key; other records prefer partitions for which few records wait.
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(1, true, true, nil)),
+		// The retry policy decides about another attempt.
+		kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.UnknownTopicRetries(0),
+		kgo.ProduceRequestTimeout(s.timeout), kgo.RecordDeliveryTimeout(s.timeout),
+		kgo.RequestTimeoutOverhead(5 * time.Second), // then the connection is closed
+	}
+	open := func(own ...kgo.Opt) (*kgo.Client, error) { return kgo.NewClient(slices.Concat(options, own)...) }
+	s.single = sync.OnceValues(func() (*kgo.Client, error) {
+		most := int32(s.maxBytes + batchHead) //nolint:gosec // megabytes
+		return open(kgo.MaxBufferedRecords(1), kgo.ProducerBatchMaxBytes(most))
+	})
+	// Event Hubs closes the connection at 1,046,528 bytes. A record that is larger than these batches goes to single.
+	var err error
+	if s.client, err = open(kgo.MaxBufferedRecords(10_000), kgo.MaxBufferedBytes(64<<20),
+		kgo.ProducerBatchMaxBytes(256<<10), kgo.BrokerMaxWriteBytes(1_000_000)); err != nil {
+		return nil, fmt.Errorf("cannot use the settings: %w", err)
+	}
+	return s, nil
 }
 
-// tokenError is the error of an access token: there are no credentials to send.
-type tokenError struct{ error }
-
-func (e tokenError) Unwrap() error { return e.error }
-
-func mechanismOf(
-	p *destination.Properties, token func(context.Context) (string, error),
-) (sasl.Mechanism, error) {
-	switch mechanism := cmp.Or(p.SASLMechanism, destination.SASLNone); mechanism {
-	case destination.SASLNone:
-		return nil, nil //nolint:nilnil // no mechanism is a setting
-	case destination.SASLPlain:
-		return plain.Auth{User: p.Username, Pass: p.Password}.AsMechanism(), nil
-	case destination.SASLScram256:
-		return scram.Auth{User: p.Username, Pass: p.Password}.AsSha256Mechanism(), nil
-	case destination.SASLScram512:
-		return scram.Auth{User: p.Username, Pass: p.Password}.AsSha512Mechanism(), nil
-	case destination.SASLOAuthBearer:
-		if token == nil {
-			return nil, errors.New("saslMechanism OAUTHBEARER must have oauth2")
-		}
-		return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
-			text, err := token(ctx)
-			if err == nil && text == "" {
-				err = errors.New("the token is empty")
-			}
-			if err != nil {
-				return oauth.Auth{}, tokenError{err}
-			}
-			return oauth.Auth{Token: text}, nil
-		}), nil
-	default:
-		return nil, fmt.Errorf("saslMechanism must be none, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, not %q",
-			mechanism)
-	}
-}
+// errToken is that there are no credentials to send.
+var errToken = errors.New("no access token")
 
 // Send sends one record and returns when all in-sync replicas have it. It returns at the end of ctx also while the
 // broker has the record: it may then still be stored.
@@ -152,23 +126,80 @@ func (s *sender) Send(ctx context.Context, m *destination.Message) destination.R
 	r, err := newRecord(m, s.binary)
 	if err != nil {
 		return destination.Result{
-			Result: policy.Result{Err: policy.ErrorArgument}, Text: "the event is no CloudEvent in JSON", Cause: err,
+			Result: policy.Result{Err: policy.ErrorArgument}, Cause: err,
+			Text: "the event is no CloudEvent in JSON",
 		}
 	}
-	if size := batchHead + encodedSize(r); size > s.maxBytes {
+	if size := batchSize(r); size > s.maxBytes {
 		return destination.Result{Result: policy.Result{Status: 413}, Text: fmt.Sprintf("the record has %d bytes, and at "+
 			"most %d are allowed: send smaller events, or raise maxMessageSizeInKilobytes and the topic's max.message.bytes",
 			size, s.maxBytes)}
 	}
-	return s.result(ctx, s.produce(ctx, r))
+	err = s.produce(ctx, s.client, r)
+	if code, ok := errors.AsType[*kerr.Error](err); ok && slices.Contains(blamesBatch, code) {
+		var single *kgo.Client
+		if single, err = s.single(); err == nil {
+			err = s.produce(ctx, single, r)
+		}
+	}
+	return s.result(ctx, err)
+}
+
+// blamesBatch has the errors that another record may have caused: franz-go returns them for the whole partition.
+var blamesBatch = []*kerr.Error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.CorruptMessage}
+
+func (s *sender) produce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
+	before, done := s.failure.Load(), make(chan error, 1)
+	promise := func(_ *kgo.Record, err error) { done <- err }
+	if client == s.client {
+		// The end of one record's context would end the request and the partition's other records.
+		client.TryProduce(context.WithoutCancel(ctx), r, promise)
+	} else {
+		client.Produce(ctx, r, promise)
+	}
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if code, ok := errors.AsType[*kerr.Error](err); err != nil && (!ok || code.Retriable) {
+		client.ForceMetadataRefresh() // without retries, franz-go does not look for a new leader
+	}
+	if last := s.failure.Load(); last != before && errors.Is(err, kgo.ErrRecordRetries) {
+		return *last
+	}
+	return err
+}
+
+// OnBrokerConnect remembers why a connection failed, which franz-go does not return for a record.
+func (s *sender) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil {
+		s.failure.Store(&err)
+	}
+}
+
+// OnBrokerE2E remembers why a request has no response.
+func (s *sender) OnBrokerE2E(m kgo.BrokerMetadata, _ int16, e kgo.BrokerE2E) {
+	s.OnBrokerConnect(m, 0, nil, e.Err())
 }
 
 // Look checks that the topic exists and the credentials are right, by a request of metadata.
 func (s *sender) Look(ctx context.Context) destination.Result {
-	s.forget(nil)
-	_, err := s.partitions(ctx)
+	req, asked := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic() // by default, it creates no topic
+	asked.Topic = &s.topic
+	req.Topics = append(req.Topics, asked)
+	resp, err := req.RequestWith(ctx, s.client)
+	if err == nil && len(resp.Topics) == 1 {
+		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	}
 	return s.result(ctx, err)
 }
 
 // Close closes the connections.
-func (s *sender) Close() { s.client.Close() }
+func (s *sender) Close() {
+	s.client.Close()
+	if single, err := s.single(); err == nil {
+		single.Close()
+	}
+}

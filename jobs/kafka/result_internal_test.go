@@ -21,24 +21,21 @@ import (
 
 func TestResultOfCode(t *testing.T) {
 	t.Parallel()
-	s := &sender{producer: &producer{timeout: 30 * time.Second}}
+	s := &sender{timeout: 30 * time.Second}
 	for condition, codes := range map[string][]int16{
 		"400": {2, 17, 32, 43, 44, 87},
 		"401": {33, 34, 58},
 		"403": {29, 31},
-		"404": {3, 100},
-		"408": {7},
+		"404": {3},
 		"413": {10, 18},
 		"500": {-1, 45, 47, 59, 35, 999},
-		"503": {5, 6, 8, 9, 13, 19, 20, 56, 74, 75, 89},
+		"503": {5, 6, 7, 8, 9, 13, 19, 20, 56, 74, 75, 89, 100},
 	} {
 		for _, code := range codes {
-			for _, err := range []error{kerr.ErrorForCode(code), &produceError{error: kerr.ErrorForCode(code)}} {
-				r := s.result(t.Context(), err)
-				require.Equal(t, condition, r.String(), code)
-				require.Contains(t, r.Text, "the broker responded ", code)
-				require.NoError(t, r.Cause, code)
-			}
+			r := s.result(t.Context(), fmt.Errorf("wrapped: %w", kerr.ErrorForCode(code)))
+			require.Equal(t, condition, r.String(), code)
+			require.Contains(t, r.Text, "the broker responded ", code)
+			require.NoError(t, r.Cause, code)
 		}
 	}
 	require.Equal(t, destination.Result{Result: policy.Result{Status: 200}}, s.result(t.Context(), nil))
@@ -46,18 +43,19 @@ func TestResultOfCode(t *testing.T) {
 
 func TestResultText(t *testing.T) {
 	t.Parallel()
-	s := &sender{producer: &producer{timeout: 30 * time.Second}}
+	s := &sender{timeout: 30 * time.Second}
 	for _, tt := range []struct {
 		err  error
 		want string
 	}{
 		{
-			&produceError{error: kerr.ThrottlingQuotaExceeded, throttle: 3 * time.Second},
+			kerr.ThrottlingQuotaExceeded,
 			"the broker responded THROTTLING_QUOTA_EXCEEDED (89): The throttling quota has been exceeded",
 		},
 		{
-			&produceError{error: kerr.InvalidRecord, message: "Null key.", throttle: time.Second},
-			"the broker responded INVALID_RECORD (87): Null key; a compacted topic needs messageKey",
+			fmt.Errorf("%w (uncompressed_bytes=9)", kerr.MessageTooLarge),
+			"the broker responded MESSAGE_TOO_LARGE (10): The request included a message larger than the max message size " +
+				"the server will accept; raise the topic's max.message.bytes, or send smaller events",
 		},
 		{
 			fmt.Errorf("%w: Authentication failed", kerr.SaslAuthenticationFailed),
@@ -65,9 +63,7 @@ func TestResultText(t *testing.T) {
 				"saslMechanism",
 		},
 	} {
-		r := s.result(t.Context(), tt.err)
-		require.Equal(t, tt.want, r.Text)
-		require.Equal(t, errors.Is(tt.err, kerr.ThrottlingQuotaExceeded), r.RetryAfter == 3*time.Second)
+		require.Equal(t, tt.want, s.result(t.Context(), tt.err).Text)
 	}
 }
 
@@ -78,7 +74,7 @@ func (r rejection) Rejected() bool { return r.rejected }
 
 func TestResultWithoutResponse(t *testing.T) {
 	t.Parallel()
-	s := &sender{producer: &producer{timeout: 1500 * time.Millisecond}}
+	s := &sender{timeout: 1500 * time.Millisecond}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	expired, cancelExpired := context.WithDeadline(t.Context(), time.Unix(1, 0))
@@ -89,7 +85,7 @@ func TestResultWithoutResponse(t *testing.T) {
 	for _, tt := range []struct {
 		ctx  context.Context //nolint:containedctx // of a case
 		err  error
-		want policy.ErrorKind
+		want policy.ErrorKind // "" = status 503
 		text string
 	}{
 		{
@@ -113,16 +109,32 @@ func TestResultWithoutResponse(t *testing.T) {
 		{t.Context(), dial(rejection{false}), policy.ErrorSocket, "address 10.0.0.1 must not be called: private"},
 		{
 			t.Context(),
-			tokenError{errors.New("server responded 500")},
+			fmt.Errorf("%w: %w", errToken, errors.New("server responded 500")),
 			policy.ErrorUnauthorized,
 			"no access token: server responded 500",
+		},
+		{
+			t.Context(), fmt.Errorf("%w, last err: %w", kgo.ErrRecordTimeout, io.ErrClosedPipe), policy.ErrorTimeout,
+			"the broker did not respond: io: read/write on closed pipe",
+		},
+		{
+			t.Context(), kgo.ErrRecordRetries, "",
+			"too few replicas confirmed the record, or not in time; it may be stored",
+		},
+		{
+			t.Context(), kgo.ErrMaxBuffered, policy.ErrorSocket,
+			"the maximum amount of records are buffered, cannot buffer more",
 		},
 		{t.Context(), kgo.ErrClientClosed, policy.ErrorCanceled, "the connection was closed by postrider"},
 		{expired, context.DeadlineExceeded, policy.ErrorTimeout, "no response within 1.5 s"},
 		{canceled, context.Canceled, policy.ErrorCanceled, "the attempt was canceled"},
 	} {
 		r := s.result(tt.ctx, tt.err)
-		require.Equal(t, policy.Result{Err: tt.want}, r.Result, tt.err)
+		want := policy.Result{Err: tt.want}
+		if tt.want == "" {
+			want.Status = 503
+		}
+		require.Equal(t, want, r.Result, tt.err)
 		require.Equal(t, tt.text, r.Text)
 		require.ErrorIs(t, r.Cause, tt.err)
 	}
