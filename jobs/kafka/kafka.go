@@ -100,7 +100,7 @@ func Open(p *destination.Properties, o destination.ClientOptions) (destination.S
 		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(1, true, true, nil)),
 		// The retry policy decides about another attempt.
 		kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.UnknownTopicRetries(0),
-		kgo.ProduceRequestTimeout(s.timeout), kgo.RecordDeliveryTimeout(s.timeout),
+		kgo.ProduceRequestTimeout(max(s.timeout, time.Second)), kgo.RecordDeliveryTimeout(max(s.timeout, time.Second)),
 		kgo.RequestTimeoutOverhead(5 * time.Second), // then the connection is closed
 	}
 	open := func(own ...kgo.Opt) (*kgo.Client, error) { return kgo.NewClient(slices.Concat(options, own)...) }
