@@ -500,7 +500,7 @@ func TestNATSServerThatTheClusterNamesIsChecked(t *testing.T) {
 	require.Eventually(t, func() bool {
 		result = natsSend(t, sender, "d")
 		require.Equal(t, natsSocket, result.Result, result.Text)
-		var rejection jetstream.Rejection
+		var rejection destination.AddressRejection
 		return errors.As(result.Cause, &rejection) && strings.Contains(result.Text, "must not be called")
 	}, natsPatience, natsPoll)
 }
