@@ -29,6 +29,9 @@ func testMain(m *testing.M) int {
 	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.list=") }) {
 		return m.Run() // it runs no test
 	}
+	if config := os.Getenv(natsVariable); config != "" {
+		return serveNATS(config)
+	}
 	dir, err := os.MkdirTemp("", "postrider-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
