@@ -72,10 +72,10 @@ func requireStatus(t *testing.T, status int, r destination.Result) {
 	require.Equal(t, policy.Result{Status: status}, r.Result, "%s: %v", r.Text, r.Cause)
 }
 
-// read returns the first records of the topic.
-func read(t *testing.T, c *kfake.Cluster, n int) (records []*kgo.Record) {
+// read returns the first records of the topic. Options are credentials.
+func read(t *testing.T, c *kfake.Cluster, n int, options ...kgo.Opt) (records []*kgo.Record) {
 	t.Helper()
-	consumer, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic))
+	consumer, err := kgo.NewClient(append(options, kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic))...)
 	require.NoError(t, err)
 	defer consumer.Close()
 	for len(records) < n {

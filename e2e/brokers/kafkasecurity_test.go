@@ -19,15 +19,9 @@ import (
 	"postrider/policy"
 )
 
-func TestKafkaSASL(t *testing.T) {
-	t.Parallel()
-	options := []kfake.Opt{kfake.EnableSASL()}
-	mechanisms := []destination.SASLMechanism{destination.SASLPlain, destination.SASLScram256, destination.SASLScram512}
-	for _, m := range mechanisms {
-		options = append(options, kfake.Superuser(string(m), "u"+string(m), "right"))
-	}
-	c := cluster(t, options...)
-	// kfake closes the connection after a wrong password; since version 1.0, Kafka's brokers respond.
+// rejectWrongPasswords responds to PLAIN with the password wrong, as Kafka's brokers do since version 1.0. kfake closes
+// the connection.
+func rejectWrongPasswords(c *kfake.Cluster) {
 	c.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		if !bytes.HasSuffix(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes, []byte("\x00wrong")) {
@@ -37,6 +31,17 @@ func TestKafkaSASL(t *testing.T) {
 		resp.ErrorCode, resp.ErrorMessage = kerr.SaslAuthenticationFailed.Code, kmsg.StringPtr("Invalid password.")
 		return resp, nil, true
 	})
+}
+
+func TestKafkaSASL(t *testing.T) {
+	t.Parallel()
+	options := []kfake.Opt{kfake.EnableSASL()}
+	mechanisms := []destination.SASLMechanism{destination.SASLPlain, destination.SASLScram256, destination.SASLScram512}
+	for _, m := range mechanisms {
+		options = append(options, kfake.Superuser(string(m), "u"+string(m), "right"))
+	}
+	c := cluster(t, options...)
+	rejectWrongPasswords(c)
 	with := func(m destination.SASLMechanism, password string) destination.Sender {
 		return open(t, c, func(p *destination.Properties, _ *destination.ClientOptions) {
 			p.SASLMechanism, p.Username, p.Password = m, "u"+string(m), password
