@@ -55,9 +55,6 @@ func newBrokerFaults(t *testing.T, db *database, backlog int64) *brokerFaults {
 	}
 	f.kafka = newKafkaBroker(t)
 	retriesAfter(db, "soon", time.Second)
-	// An acknowledgment that was lost with the stream's leader is not awaited for long.
-	db.exec(`UPDATE postrider_internal.retry_policies SET settings = jsonb_set(settings, '{ackTimeoutInSeconds}', '2')
-		WHERE name = 'soon'`)
 	for slot := range f.nodes {
 		f.put(slot, startNode(t, db))
 	}
@@ -69,8 +66,9 @@ func newBrokerFaults(t *testing.T, db *database, backlog int64) *brokerFaults {
 		"nats": fmt.Sprintf(`{"endpointType":"NatsJetStream","properties":{"servers":["%s"],"tls":false,"subject":%q}}`,
 			strings.Join(f.nats.addresses, `","`), brokerTarget),
 	} {
+		// An acknowledgment that was lost with the stream's leader is not awaited for long.
 		f.nodes[1].manage(http.StatusCreated, http.MethodPut, "/v1/topics/orders/subscriptions/"+name,
-			fmt.Sprintf(`{"destination":%s,"retryPolicy":{"policy":"soon"}}`, destination))
+			fmt.Sprintf(`{"destination":%s,"responseTimeoutInSeconds":2,"retryPolicy":{"policy":"soon"}}`, destination))
 	}
 	f.watch = startFaultWatch(t, db)
 	return f

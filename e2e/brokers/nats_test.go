@@ -250,6 +250,21 @@ func TestNATSStreamsThatStoreNothing(t *testing.T) {
 	})
 }
 
+func TestNATSStreamThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := natsServer(t, "")
+	_, js := natsClient(t, s)
+	natsStream(t, js, nats.StreamConfig{Name: "EVENTS", Subjects: []string{"events.>"}})
+	sender := natsSender(t, &natsDialer{}, destination.Properties{}, s)
+	require.Equal(t, natsStatus(200), natsSend(t, sender, "d1").Result)
+	require.NoError(t, js.DeleteStream("EVENTS"))
+	result := natsSend(t, sender, "d2")
+	require.Equal(t, natsStatus(503), result.Result, "it may have no leader for a moment")
+	require.Contains(t, result.Text, "no leader")
+	natsStream(t, js, nats.StreamConfig{Name: "EVENTS", Subjects: []string{"events.>"}})
+	require.Equal(t, natsStatus(200), natsSend(t, sender, "d2").Result)
+}
+
 // natsContext ends when the test says so, also by its deadline.
 type natsContext struct {
 	context.Context //nolint:containedctx // it is one

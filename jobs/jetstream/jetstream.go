@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -42,6 +43,7 @@ type sender struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	connects singleflight.Group
+	stored   atomic.Bool // the stream has acknowledged a message
 
 	mu      sync.Mutex
 	link    *link // nil before the first connection, and after one that is not restored
@@ -98,7 +100,8 @@ func Open(p *destination.Properties, o destination.ClientOptions) (destination.S
 	return s, nil
 }
 
-// Send implements [destination.Sender].
+// Send implements [destination.Sender]. Without a leader, nothing responds to the stream's subject for the 4 to 9 s of an
+// election. A stream that has acknowledged messages is not taken for a missing one, which is retried much later.
 func (s *sender) Send(ctx context.Context, m *destination.Message) destination.Result {
 	msg := &nats.Msg{Subject: s.p.Subject, Data: m.Body, Header: nats.Header{}}
 	for _, a := range m.Attributes {
@@ -115,6 +118,13 @@ func (s *sender) Send(ctx context.Context, m *destination.Message) destination.R
 	response, err := s.request(ctx, msg)
 	if err == nil {
 		err = parseAcknowledgment(response.Data)
+	}
+	switch {
+	case err == nil:
+		s.stored.Store(true)
+	case errors.Is(err, nats.ErrNoResponders) && s.stored.Load():
+		return failed(policy.Result{Status: 503}, "no responders: the stream has no leader, or it was deleted; check the "+
+			"servers of the cluster").Result
 	}
 	return resultOf(err)
 }
