@@ -30,8 +30,8 @@ const (
 		WHERE reruns > 0 OR attempts > 1`
 )
 
-// brokerFaults are two nodes, a Kafka broker and a NATS cluster, all of which are killed, and publishers. Each event
-// goes to both destinations.
+// brokerFaults is a test of two nodes, a Kafka cluster and a NATS cluster, all of which are killed, and publishers. Each
+// event goes to both destinations.
 type brokerFaults struct {
 	t        *testing.T
 	db       *database

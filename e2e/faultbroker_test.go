@@ -36,8 +36,8 @@ func freeAddresses(t *testing.T, n int) (addresses []string) {
 	return addresses
 }
 
-// kafkaBroker are two brokers in this process. To close them cuts all connections: produce requests are stored without
-// a response, or not at all.
+// kafkaBroker is a cluster of two brokers in this process. Closing it cuts all connections: a produce request is stored
+// without a response, or not at all.
 type kafkaBroker struct {
 	t         *testing.T
 	dir       string
@@ -63,7 +63,7 @@ func (k *kafkaBroker) start() {
 		ports[i], err = strconv.Atoi(port)
 		require.NoError(k.t, err)
 	}
-	eventually(k.t, "Kafka starts", func() (ok bool) {
+	eventually(k.t, "Kafka starts", func() bool {
 		cluster, err := kfake.NewCluster(kfake.Ports(ports...), kfake.DataDir(k.dir),
 			kfake.SeedTopics(kafkaPartitions, brokerTarget))
 		if err == nil {
@@ -99,7 +99,7 @@ func sum(values map[int32]int64) (total int64) {
 	return total
 }
 
-// natsCluster are three processes. Its stream has a replica at each.
+// natsCluster is a cluster of three processes. Its stream has a replica at each.
 type natsCluster struct {
 	t         *testing.T
 	addresses []string

@@ -100,8 +100,8 @@ func Open(p *destination.Properties, o destination.ClientOptions) (destination.S
 	return s, nil
 }
 
-// Send implements [destination.Sender]. Without a leader, nothing responds to the stream's subject for the 4 to 9 s of an
-// election. A stream that has acknowledged messages is not taken for a missing one, which is retried much later.
+// Send implements [destination.Sender]. During an election of the stream's leader, 4 to 9 s, nothing responds to its
+// subject. A stream that has acknowledged messages is not taken for a missing one, which is retried much later.
 func (s *sender) Send(ctx context.Context, m *destination.Message) destination.Result {
 	msg := &nats.Msg{Subject: s.p.Subject, Data: m.Body, Header: nats.Header{}}
 	for _, a := range m.Attributes {
