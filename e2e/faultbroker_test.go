@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -24,14 +25,16 @@ const (
 	natsVariable = "POSTRIDER_E2E_NATS"
 )
 
-// freeAddresses are addresses that a broker keeps when it starts again.
+// freeAddresses are addresses that a broker keeps when it starts again. Their ports are below those that connections
+// take: one of these could have the port meanwhile.
 func freeAddresses(t *testing.T, n int) (addresses []string) {
 	t.Helper()
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer listener.Close()
-		addresses = append(addresses, listener.Addr().String())
+	for len(addresses) < n {
+		listener, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.N(20_000)))
+		if err == nil {
+			defer listener.Close()
+			addresses = append(addresses, listener.Addr().String())
+		}
 	}
 	return addresses
 }
