@@ -94,8 +94,8 @@ func (f *brokerFaults) fail(err error) error {
 	return f.failed
 }
 
-// publish publishes until ctx ends. It waits while there is a backlog. The events of a request without a response may
-// be stored: they are noted nowhere.
+// publish publishes until ctx ends, and waits for the last response. It pauses while there is a backlog. The events of a
+// request without a response may be stored: they are noted nowhere.
 func (f *brokerFaults) publish(ctx context.Context, client int) {
 	for request := 0; ctx.Err() == nil; request++ {
 		n := f.node(request % len(f.nodes))
@@ -104,7 +104,7 @@ func (f *brokerFaults) publish(ctx context.Context, client int) {
 			continue
 		}
 		prefix := fmt.Sprintf("c%d-%d-", client, request)
-		status, text, err := postEvents(ctx, n.api, "orders", f.key, cloudEvents(prefix, brokerBatch))
+		status, text, err := postEvents(f.t.Context(), n.api, "orders", f.key, cloudEvents(prefix, brokerBatch))
 		if err != nil || status == http.StatusServiceUnavailable {
 			continue
 		}
