@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -164,48 +165,45 @@ func (n *natsCluster) createStream() {
 	})
 }
 
-// leader returns the number of the stream's leader, once there is one and the other replicas have all messages.
-func (n *natsCluster) leader() (leader int) {
+// stream waits until the stream has a leader, and the other replicas have all messages.
+func (n *natsCluster) stream() (info *nats.StreamInfo) {
 	n.t.Helper()
 	eventually(n.t, "the stream has a leader and two current replicas", func() bool {
-		info, err := n.js.StreamInfo("EVENTS")
-		if err != nil || info.Cluster == nil || len(info.Cluster.Replicas) != len(n.servers)-1 {
-			return false
-		}
-		for _, replica := range info.Cluster.Replicas {
-			if !replica.Current || replica.Offline {
-				return false
-			}
-		}
-		_, err = fmt.Sscanf(info.Cluster.Leader, "s%d", &leader)
-		return err == nil
+		var err error
+		info, err = n.js.StreamInfo("EVENTS")
+		return err == nil && info.Cluster != nil && info.Cluster.Leader != "" &&
+			len(info.Cluster.Replicas) == len(n.servers)-1 &&
+			!slices.ContainsFunc(info.Cluster.Replicas, func(r *nats.PeerInfo) bool { return !r.Current || r.Offline })
 	})
-	return leader
+	return info
 }
 
 // killLeader returns when the server runs again, and its replica has all messages.
 func (n *natsCluster) killLeader() {
 	n.t.Helper()
-	leader := n.leader()
-	n.servers[leader].kill()
+	leader := n.stream().Cluster.Leader
+	number, err := strconv.Atoi(strings.TrimPrefix(leader, "s"))
+	require.NoError(n.t, err)
+	n.servers[number].kill()
 	eventually(n.t, "another server leads the stream", func() bool {
 		info, err := n.js.StreamInfo("EVENTS")
-		return err == nil && info.Cluster != nil && info.Cluster.Leader != "" &&
-			info.Cluster.Leader != fmt.Sprint("s", leader)
+		return err == nil && info.Cluster != nil && info.Cluster.Leader != "" && info.Cluster.Leader != leader
 	})
-	n.start(leader)
-	n.leader()
+	n.start(number)
+	n.stream()
 }
 
 // each calls note with the body of every message.
 func (n *natsCluster) each(note func(body []byte)) {
 	n.t.Helper()
-	n.leader()
-	info, err := n.js.StreamInfo("EVENTS")
-	require.NoError(n.t, err)
-	messages, err := n.js.SubscribeSync(brokerTarget, nats.OrderedConsumer())
-	require.NoError(n.t, err)
-	for range info.State.Msgs {
+	stored := n.stream().State.Msgs
+	var messages *nats.Subscription
+	eventually(n.t, "the stream has a consumer", func() bool {
+		var err error
+		messages, err = n.js.SubscribeSync(brokerTarget, nats.OrderedConsumer())
+		return err == nil
+	})
+	for range stored {
 		message, err := messages.NextMsg(patience)
 		require.NoError(n.t, err)
 		note(message.Data)
