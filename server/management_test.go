@@ -20,6 +20,7 @@ func TestSubscriptionRoundTrip(t *testing.T) {
 	require.NotEmpty(t, made["updatedAt"])
 	want := map[string]any{
 		"topic": "orders", "name": "billing", "endpointBaseUrl": "https://example.com/in", "endpointKind": "webhook",
+		"destination":         nil,
 		"eventDeliverySchema": "EventGridSchema", "provisioningState": "Succeeded", "endpointValidation": "skip",
 		"validation": nil, "hold": nil, "throttling": nil, "deliveryConfiguration": map[string]any{"deliveryMode": "Push"},
 		"maxEventsPerBatch": 1.0, "preferredBatchSizeInKilobytes": 64.0, "maxConcurrentDeliveries": nil, "deliveryRate": nil,

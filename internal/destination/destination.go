@@ -93,6 +93,16 @@ type Properties struct {
 	MaxMessageSizeInKilobytes *int `json:"maxMessageSizeInKilobytes,omitempty"`
 }
 
+// HintFor says where settings belong that Event Grid has among the properties; "" for other members.
+func (*Properties) HintFor(member string, _ []byte) string {
+	switch member {
+	case "endpointUrl", "maxEventsPerBatch", "preferredBatchSizeInKilobytes", "minimumTlsVersionAllowed",
+		"deliveryAttributeMappings":
+		return "is not a member of properties: set it beside destination"
+	}
+	return ""
+}
+
 // ContentMode is how a CloudEvent becomes a Kafka record.
 //
 // Source: CloudEvents, Kafka protocol binding 1.0.2, section 3.

@@ -28,16 +28,11 @@ func TestDecodeStrictly(t *testing.T) {
 		"a name's case": {
 			`{"endpointURL":"u"}`, "endpointURL", "is not a member; the members are: behavior, certificateAuthorities, " +
 				"clientCertificate, deadLetterDestination, deliveryAttributeMappings, deliveryConfiguration, deliveryRate, " +
-				"description, endpointKind, endpointUrl,",
+				"description, destination, endpointKind, endpointUrl,",
 		},
-		"Event Grid's destination of another type": {
-			`{"destination":{"endpointType":"StorageQueue","properties":{}}}`, "destination",
-			`has endpointType "StorageQueue", but only WebHook is supported`,
-		},
-		"Event Grid's destination": {
-			`{"destination":{"endpointType":"WebHook","properties":{"endpointUrl":"u"}}}`, "destination",
-			"is not a member: send its properties, such as endpointUrl, beside the other settings; only the endpoint " +
-				"type WebHook",
+		"a setting among Event Grid's properties": {
+			`{"destination":{"endpointType":"WebHook","properties":{"endpointUrl":"u"}}}`, "destination.properties.endpointUrl",
+			"is not a member of properties: set it beside destination",
 		},
 		"a long name": {
 			`{"` + strings.Repeat("é", 200) + `":1}`, strings.Repeat("é", 64) + "...", "is not a member",

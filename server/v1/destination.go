@@ -68,8 +68,8 @@ func (p *problems) absent(s *catalog.SubscriptionSpec, which func(*spec.Setting)
 	for i := range spec.Subscription {
 		setting := &spec.Subscription[i]
 		value := spec.At(text, setting.Name)
-		isDefault := value == nil || slices.Contains([]string{setting.Default, strconv.Quote(setting.Default), "[]"}, string(value))
-		if which(setting) && !isDefault {
+		unset := []string{"", "[]", setting.Default, strconv.Quote(setting.Default)}
+		if which(setting) && !slices.Contains(unset, string(value)) {
 			p.Value(setting.Name, "%s", message)
 		}
 	}
