@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -104,6 +105,22 @@ func sign(r *endpoint.Request, form destination.Form, header http.Header, body [
 	if address, h, ok := with(true); ok {
 		r.Second = func() (string, http.Header) { return address, h }
 	}
+}
+
+// signatures are the credentials in a request's headers that a form has made of the keys: whole, and the signature.
+func signatures(sent http.Header) (texts []string) {
+	for _, name := range signatureHeaders {
+		_, credentials, _ := strings.Cut(sent.Get(name), " ")
+		_, signature, found := strings.Cut(credentials, "sig=")
+		if signature, _, _ = strings.Cut(signature, "&"); !found {
+			_, signature, _ = strings.Cut(credentials, ":") // SharedKey ACCOUNT:SIGNATURE
+		}
+		texts = append(texts, credentials, signature)
+		if plain, err := url.QueryUnescape(signature); err == nil {
+			texts = append(texts, plain)
+		}
+	}
+	return texts
 }
 
 // closeBrokers closes the clients of brokers that no event subscription needs any more.

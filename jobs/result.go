@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"postrider/internal/catalog"
@@ -217,21 +216,17 @@ func (a *attempt) sentHeaders(sent http.Header) []byte {
 // secrets must not be stored with a response: the endpoint, or an error that quotes it, may repeat them. Most responses
 // have no text to search.
 func (a *attempt) secrets(resp endpoint.Response) *endpointconf.Secrets {
+	secrets := a.sub.Secrets
 	if resp.ErrorText == "" && len(resp.Headers) == 0 && len(resp.Excerpt) == 0 {
-		return a.sub.Secrets
+		return secrets
 	}
-	var more []string
-	if resp.Token != "" {
-		more = append(more, resp.Token, a.sub.Connection.OAuth2.ClientSecret)
+	if a.sub.Form != nil {
+		secrets = secrets.With(signatures(resp.Sent)...)
 	}
-	if !a.sub.Destination.IsWebHook() { // signatures are valid for some minutes
-		for _, name := range signatureHeaders {
-			_, signature, _ := strings.Cut(resp.Sent.Get(name), "sig=")
-			signature, _, _ = strings.Cut(signature, "&")
-			more = append(more, resp.Sent.Get(name), signature)
-		}
+	if resp.Token == "" {
+		return secrets
 	}
-	return a.sub.Secrets.With(more...)
+	return secrets.With(resp.Token, a.sub.Connection.OAuth2.ClientSecret)
 }
 
 // concludeLate records the response that came after the ack timeout.

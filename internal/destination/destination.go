@@ -184,6 +184,8 @@ type Result struct {
 	Cause error
 	// RetryAfter is how long the service asks to wait; 0 = it does not ask.
 	RetryAfter time.Duration
+	// Passed means that the service has accepted the key, and the response is that of a listener behind it.
+	Passed bool
 }
 
 // Form writes the requests to a service that is reached by HTTP.

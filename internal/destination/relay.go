@@ -36,7 +36,7 @@ func (f *relayForm) Authorize(h http.Header, _ []byte, now time.Time, second boo
 // Translate returns the listener's own responses, which have the header Via, as they are.
 func (f *relayForm) Translate(status int, h http.Header, text []byte) Result {
 	if h.Get("Via") != "" {
-		return Result{Result: policy.Result{Status: status}, RetryAfter: retryAfter(h, "")}
+		return Result{Result: policy.Result{Status: status}, RetryAfter: retryAfter(h, ""), Passed: true}
 	}
 	return f.translator.Translate(status, h, text)
 }

@@ -83,7 +83,7 @@ func (c *Client) Look(
 
 // translated sets what the retry policy sees to a destination's own result.
 func (r *Response) translated(result destination.Result) {
-	r.Result, r.ErrorText, r.Cause = result.Result, result.Text, result.Cause
+	r.Result, r.ErrorText, r.Cause, r.passed = result.Result, result.Text, result.Cause, result.Passed
 	if result.RetryAfter > 0 {
 		r.RetryAfter = fmt.Sprint(int((result.RetryAfter + time.Second - 1) / time.Second))
 	}

@@ -126,7 +126,7 @@ func (c *Client) Send(r *Request, done Done, late func(Response)) {
 	case r.Connection.OAuth2 != nil:
 		c.sendAuthorized(r, done, late)
 	case r.Second != nil:
-		rejected := func() bool { return true }
+		rejected := func(resp *Response) bool { return !resp.passed }
 		c.sendTwice(newCall(r, ""), rejected, func(second Request) (*Call, error) {
 			second.URL, second.Header = r.Second()
 			return newCall(&second, ""), nil
@@ -151,8 +151,16 @@ func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 		_ = done(resp, nil)
 		return
 	}
-	rejected := func() bool { return c.tokens.rejected(r.Connection, token) }
+	keyRejected := false // of Relay, whose listener gets the token
+	rejected := func(resp *Response) bool {
+		keyRejected = r.Second != nil && !resp.passed
+		return keyRejected || c.tokens.rejected(r.Connection, token)
+	}
 	c.sendTwice(newCall(r, token), rejected, func(second Request) (*Call, error) {
+		if keyRejected {
+			second.URL, second.Header = r.Second()
+			return newCall(&second, token), nil
+		}
 		another, err := c.Token(r.Connection)
 		return newCall(&second, another), err
 	}, done, late)
@@ -161,14 +169,14 @@ func (c *Client) sendAuthorized(r *Request, done Done, late func(Response)) {
 // sendTwice makes a second call if the first one's credentials are rejected. Both are one attempt, whose result is the
 // second response. next gets the request with its body. Without a call, the endpoint's 401 is the result.
 func (c *Client) sendTwice(
-	first *Call, rejected func() bool, next func(Request) (*Call, error), done Done, late func(Response),
+	first *Call, rejected func(*Response) bool, next func(Request) (*Call, error), done Done, late func(Response),
 ) {
 	again := *first.Request
 	again.Body = first.Body.again() // kept until the response
 	defer again.Body.Drop()
 	var unauthorized *Response
 	c.call(first, func(resp Response, err error) error {
-		if err == nil && resp.Result.Status == http.StatusUnauthorized && rejected() {
+		if err == nil && resp.Result.Status == http.StatusUnauthorized && rejected(&resp) {
 			unauthorized = &resp
 			return nil
 		}

@@ -35,6 +35,8 @@ type Response struct {
 	Duration   time.Duration
 	Sent       http.Header // the headers of the request; nil = no request was sent
 	Token      string      // the access token in them; "" = none
+
+	passed bool // see destination.Result
 }
 
 // Failed sets ErrorText and Cause from the error of a request without a response.
