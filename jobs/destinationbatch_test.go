@@ -1,0 +1,198 @@
+package jobs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"postrider/internal/catalog"
+	"postrider/internal/destination"
+	"postrider/internal/testnode/azurefake"
+	"postrider/policy"
+)
+
+// An event without a session id is retried, as the queue may change; one with it is delivered.
+func TestAzureSessions(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	fake.AddQueue("orders", azurefake.Entity{RequiresSession: true})
+	subscribe(t, tn, "all", "", both(toAzure(fake.URL(), destination.ServiceBusQueue, "orders"),
+		attributes(dynamic("SessionId", "data.customer"), dynamic("PartitionKey", "data.customer"))))
+	tn.Start(t)
+	publishBody(t, tn, jsonType, "["+eventGridBody("without", "{}")+","+eventGridBody("with", `{"customer":"7"}`)+"]")
+	tn.AttemptsMade(t, 2)
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "event_id = 'without' AND state = 'pending' "+
+		"AND last_outcome = 'SessionQueueNotSupported' AND last_status IS NULL"))
+	require.Equal(t, 1, tn.Rows(t, "delivery_attempts", "verdict = 'retry' AND floor_ms = 10000 "+
+		"AND error LIKE 'Service Bus responded 400 (40000): %SessionId%'"))
+	require.Equal(t, 1, tn.Rows(t, "deliveries", "event_id = 'with' AND state = 'delivered'"))
+	require.Equal(t, "7", fake.Messages("orders")[0].SessionID)
+	require.Equal(t, "7", fake.Messages("orders")[0].PartitionKey)
+	require.Empty(t, fake.Violations())
+}
+
+// An event hub gets batches without a setting. Each has events of one partition key, which the fake requires.
+func TestEventHubBatchesByPartitionKey(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	addEntity(fake, destination.EventHub, "orders")
+	subscribe(t, tn, "all", "", both(toAzure(fake.URL(), destination.EventHub, "orders"),
+		attributes(dynamic("PartitionKey", "data.customer"))))
+	const events = 60
+	bodies := make([]string, events)
+	for i := range bodies {
+		bodies[i] = eventGridBody(fmt.Sprint(i), []string{`{"customer":"a"}`, `{"customer":"b"}`, "{}"}[i%3])
+	}
+	publishBody(t, tn, jsonType, "["+strings.Join(bodies, ",")+"]")
+	tn.Start(t)
+	tn.BecomeRows(t, events, "deliveries", "state = 'delivered' AND attempts = 1")
+	require.Empty(t, fake.Violations())
+	keys, requests := map[string]int{}, map[int]string{}
+	for _, m := range fake.Messages("orders") {
+		keys[m.PartitionKey]++
+		if other, known := requests[m.Request]; known {
+			require.Equal(t, other, m.PartitionKey)
+		}
+		requests[m.Request] = m.PartitionKey
+	}
+	require.Equal(t, map[string]int{"a": events / 3, "b": events / 3, "": events / 3}, keys)
+	require.Len(t, requests, 3)
+}
+
+// The partition key changes after a batch was cut: members with another value leave it.
+func TestEventHubPartitionKeyIsSetLater(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	addEntity(fake, destination.EventHub, "orders")
+	fake.Fail("orders", 1, azurefake.Named("eh-503"))
+	subscribe(t, tn, "all", "", toAzure(fake.URL(), destination.EventHub, "orders"))
+	publishBody(t, tn, jsonType, "["+eventGridBody("1", `{"customer":"a"}`)+","+eventGridBody("2", `{"customer":"b"}`)+"]")
+	tn.Start(t)
+	require.Equal(t, policy.OutcomeBusy, tn.Attempt(t).Outcome)
+	subscribe(t, tn, "all", "", both(toAzure(fake.URL(), destination.EventHub, "orders"),
+		attributes(dynamic("PartitionKey", "data.customer"))))
+	tn.System.Closed.IgnoreResponses()
+	makeDue(t, tn)
+	tn.BecomeRows(t, 2, "deliveries", "state = 'delivered'")
+	require.Empty(t, fake.Violations())
+	require.NotEqual(t, fake.Messages("orders")[0].PartitionKey, fake.Messages("orders")[1].PartitionKey)
+}
+
+// A queue accepts all messages of a batch or none. Their ids stay, alone and in a batch.
+func TestAzureBatchIsAcceptedAsAWhole(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	addEntity(fake, destination.ServiceBusQueue, "orders")
+	fake.Fail("orders", 1, azurefake.Named("sb-500"))
+	fake.LoseResponse("orders", 1)
+	subscribe(t, tn, "all", "", both(toAzure(fake.URL(), destination.ServiceBusQueue, "orders"), batching(10, 64)))
+	publishAtOnce(t, tn, "e", 5)
+	tn.Start(t)
+	require.Equal(t, 500, tn.Attempt(t).Result.Status)
+	require.Empty(t, fake.Messages("orders"))
+	settle(t, tn)
+	makeDue(t, tn)
+	require.Equal(t, policy.ErrorSocket, tn.Attempt(t).Result.Err)
+	require.Len(t, fake.Messages("orders"), 5)
+	settle(t, tn)
+	makeDue(t, tn)
+	report := tn.Attempt(t)
+	require.Equal(t, policy.Delivered, report.Verdict.Action)
+	require.Equal(t, 5, report.Events)
+	require.Equal(t, 5, fake.Duplicates("orders"))
+	require.Equal(t, 3, fake.Requests("orders"))
+	require.Equal(t, 5, tn.Rows(t, "deliveries", "state = 'delivered' AND attempts = 3"))
+	require.Empty(t, fake.Violations())
+}
+
+// A destination that takes one event of a request gets the members of an earlier batch one by one.
+func TestBatchIsDividedForAnotherDestination(t *testing.T) {
+	t.Parallel()
+	tn := setup(t)
+	e := newEndpoint(t, respondWith(201))
+	failing := newEndpoint(t, respondWith(500))
+	subscribe(t, tn, "all", failing.URL, batching(10, 64))
+	publishAtOnce(t, tn, "e", 5)
+	tn.Start(t)
+	require.Equal(t, 5, tn.Attempt(t).Events)
+	subscribe(t, tn, "all", "", toAzure(e.URL+"/account", destination.StorageQueue, "",
+		func(p *destination.Properties) { p.QueueName = "orders" }))
+	makeDue(t, tn)
+	tn.BecomeRows(t, 5, "deliveries", "state = 'delivered'")
+	require.Len(t, e.requests(), 5)
+	require.Len(t, failing.requests(), 1)
+}
+
+// A token takes the place of keys. A listener of Relay gets the token, and the service itself the key: if that is
+// rejected, the second one.
+func TestAzureTokens(t *testing.T) {
+	t.Parallel()
+	tn, fake, tokens := setup(t), newAzure(t), newTokenServer(t)
+	withToken := func(s *catalog.SubscriptionSpec) { s.Connection = tokens.credentials() }
+	fake.SetBearers("planted-token-1")
+	withoutKeys := func(p *destination.Properties) { p.SharedAccessKeyName, p.PrimaryKey = "", "" }
+	for _, kind := range []destination.Type{destination.ServiceBusQueue, destination.EventHub} {
+		addEntity(fake, kind, string(kind))
+		subscribe(t, tn, string(kind), "", both(toAzure(fake.URL(), kind, string(kind), withoutKeys), withToken))
+	}
+	tn.Start(t)
+	publishOne(t, tn, "1")
+	tn.BecomeRows(t, 2, "deliveries", "state = 'delivered' AND attempts = 1")
+	require.Equal(t, 1, fake.Requests("EventHub"))
+	require.Empty(t, fake.Violations())
+	require.EqualValues(t, 1, tokens.requests.Load())
+
+	addEntity(fake, destination.HybridConnection, "relay")
+	subscribe(t, tn, "relay", "", both(withToken, only("other"),
+		toAzure(fake.URL(), destination.HybridConnection, "relay", keys("an old key", busSecondKey))))
+	publishOther(t, tn, "3")
+	tn.BecomeRows(t, 1, "deliveries", "subscription = 'relay' AND state = 'delivered' AND attempts = 1")
+	require.Equal(t, "Bearer planted-token-1", fake.Messages("relay")[0].Header.Get("Authorization"))
+	require.Equal(t, 2, fake.Requests("relay"))
+}
+
+// Policies that count 200 and 202 as success accept the 201 of the services.
+func TestEveryPolicyAcceptsTheResponsesOfAzure(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	all := policy.Builtins()
+	for i := range all {
+		addEntity(fake, destination.ServiceBusTopic, all[i].Name)
+		addEntity(fake, destination.EventHub, "hub-"+all[i].Name)
+		subscribe(t, tn, all[i].Name, "",
+			both(toAzure(fake.URL(), destination.ServiceBusTopic, all[i].Name), under(all[i].Name)))
+		subscribe(t, tn, "hub-"+all[i].Name, "",
+			both(toAzure(fake.URL(), destination.EventHub, "hub-"+all[i].Name), under(all[i].Name)))
+	}
+	tn.Start(t)
+	publishOne(t, tn, "1")
+	tn.BecomeRows(t, 2*len(all), "deliveries", "state = 'delivered' AND attempts = 1 AND last_status = 200")
+}
+
+// A full or disabled queue puts its event subscription in probation after one failure, for 5 minutes.
+func TestAzureProbationByOutcome(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	for name, response := range map[string]string{"Full": "sb-403-quota", "Disabled": "sb-403-disabled"} {
+		addEntity(fake, destination.ServiceBusQueue, name)
+		fake.Fail(name, 1, azurefake.Named(response))
+		subscribe(t, tn, name, "",
+			both(toAzure(fake.URL(), destination.ServiceBusQueue, name), under("namespace-2023")))
+	}
+	tn.Start(t)
+	publishOne(t, tn, "1")
+	tn.AttemptsMade(t, 2)
+	require.Equal(t, 2, tn.Rows(t, "event_subscriptions", "hold = 'probation' AND hold_cause = subscription AND "+
+		"hold_until - hold_since = interval '5 minutes' AND endpoint_base_url LIKE 'servicebus://127.0.0.1:%/' || subscription"))
+	publishOne(t, tn, "2")
+	tn.Become(t, 2, inProbation)
+	makeDue(t, tn)
+	passHold(t, tn)
+	tn.BecomeRows(t, 4, "deliveries", "state = 'delivered'")
+	for _, name := range []string{"Full", "Disabled"} {
+		require.Len(t, fake.Messages(name), 2)
+	}
+	require.Zero(t, tn.Rows(t, "dead_letters", ""))
+}
