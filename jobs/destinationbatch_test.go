@@ -185,7 +185,8 @@ func TestAzureProbationByOutcome(t *testing.T) {
 	publishOne(t, tn, "1")
 	tn.AttemptsMade(t, 2)
 	require.Equal(t, 2, tn.Rows(t, "event_subscriptions", "hold = 'probation' AND hold_cause = subscription AND "+
-		"hold_until - hold_since = interval '5 minutes' AND endpoint_base_url LIKE 'servicebus://127.0.0.1:%/' || subscription"))
+		"hold_until - hold_since = interval '5 minutes' AND "+
+		"endpoint_base_url LIKE 'servicebus://127.0.0.1:%/' || subscription"))
 	publishOne(t, tn, "2")
 	tn.Become(t, 2, inProbation)
 	makeDue(t, tn)
