@@ -207,7 +207,8 @@ func (c *check) keys() {
 	if signature != "" && (!strings.Contains(signature, "sig=") || !strings.Contains(signature, "sr=")) {
 		c.add("sharedAccessSignature", "must be a token with sr=, sig=, se= and skn=")
 	}
-	if named := c.p.SharedAccessKeyName != ""; named && len(given) == 0 && signature == "" {
+	required := !c.OAuth2 && c.t != HybridConnection // its absence is the mistake
+	if named := c.p.SharedAccessKeyName != ""; named && !required && len(given) == 0 && signature == "" {
 		c.add("sharedAccessKeyName", "must be absent without primaryKey")
 	} else if !named && len(given) > 0 {
 		c.add("sharedAccessKeyName", "is required beside primaryKey: it is the name of the shared access policy")

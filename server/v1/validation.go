@@ -52,7 +52,7 @@ func baseOf(ctx context.Context) string {
 // defaultValidation is the default of endpointValidation for an endpoint. Chat and paging services know no handshake.
 func (m *Handlers) defaultValidation(s *catalog.SubscriptionSpec) catalog.EndpointValidation {
 	if !s.Destination.IsWebHook() {
-		return catalog.ValidationRequired
+		return catalog.ValidationRequired // see look
 	}
 	if s.MessageFormat.IsMessage() {
 		return catalog.ValidationSkip
