@@ -155,9 +155,14 @@ func TestDestinationsAreChecked(t *testing.T) {
 	ca := `"minimumTlsVersionAllowed":"1.3","certificateAuthorities":` + cert + `,"clientCertificate":{"certificate":` +
 		cert + `,"privateKey":` + key + "}"
 	s.put(billing, withTarget(destination.ServiceBusQueue, bus, ca)).is(200)
-	s.put(billing, withTarget(destination.Kafka, `"servers":["a.example.com:9092"],"topic":"a"`, ca)).is(200)
+	kafka := `"servers":["a.example.com:9092"],"topic":"a"`
+	s.put(billing, withTarget(destination.Kafka, kafka, ca)).is(200)
+	plain := s.with(func(o *server.Options) { o.AllowHTTP = true })
+	e := plain.put(billing, withTarget(destination.Kafka, kafka+`,"tls":false`, ca)).rejected(400, "InvalidRequest")
+	require.Equal(t, []string{p + ".tls"}, targets(e))
 	s.put(billing, withTarget(destination.ServiceBusTopic, `"endpoint":"`+namespaceHost+`","entityName":"a"`,
 		`"oauth2":{"tokenUrl":"https://login.example.com/","clientId":"a","clientSecret":"b"}`)).is(200)
+	require.NotContains(t, s.get(billing).json(200), "endpointValidation", "it has no check")
 }
 
 // A new target is called once before it is stored, unless endpointValidation is skip; a known one is not called.

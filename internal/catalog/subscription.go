@@ -142,7 +142,10 @@ func (r records) open(sub *Subscription, row *subscriptionRow) error {
 		return err
 	}
 	sub.Hold, sub.SubscriptionSpec = row.HoldStatus, sub.Stated.withDefaults(row.TopicKind, row.InputSchema)
-	sub.RetryPolicy.Policy, sub.EndpointValidation = row.Policy, row.Validation
+	sub.RetryPolicy.Policy = row.Policy
+	if sub.EndpointValidation = ""; sub.Validated() {
+		sub.EndpointValidation = row.Validation
+	}
 	sub.SigningKeys, err = r.openSigning(row.SigningSealed)
 	sub.Headers = endpointconf.NewHeaderSet(sub.DeliveryAttributes)
 	sub.BatchHeaders = sub.Headers

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,6 +132,12 @@ const defaultLockDuration = time.Minute
 // Pulled reports whether consumers receive the events. Otherwise postrider sends them to the endpoint.
 func (s *SubscriptionSpec) Pulled() bool {
 	return s.DeliveryConfiguration != nil && s.DeliveryConfiguration.DeliveryMode == ModeQueue
+}
+
+// Validated reports whether the setting endpointValidation belongs to the type of destination: whether a new target can
+// be checked before it is stored.
+func (s *SubscriptionSpec) Validated() bool {
+	return slices.Contains(spec.Find(spec.Subscription, "endpointValidation").Of, s.Destination.Type())
 }
 
 // LockDuration is how long a consumer has for an event that it received.

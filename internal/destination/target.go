@@ -114,6 +114,18 @@ func (r resource) parse(id string) (account, entity string, err error) {
 	return account, entity, nil
 }
 
+// PlainBy is the property that makes connections to a service or broker plain, without TLS; "" = none does.
+func (d *Destination) PlainBy() string {
+	switch p := d.Properties; {
+	case p == nil:
+	case d.Type().IsBroker() && !p.UseTLS():
+		return propertiesField + "tls"
+	case strings.HasPrefix(p.Endpoint, "http://"):
+		return propertiesField + "endpoint"
+	}
+	return ""
+}
+
 // SecretNames are the properties that are sealed and never shown.
 var SecretNames = []string{
 	"primaryKey", "secondaryKey", "sharedAccessSignature", "connectionString", "password", "credentials",

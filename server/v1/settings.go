@@ -80,7 +80,7 @@ func (m *Handlers) checkSubscription(
 	}
 	found.signingSecret(&stated.Signing)
 	found.expiration(stated.ExpirationTimeUTC, m.Parts.Clock.Now())
-	if stated.EndpointValidation == "" && !pulled {
+	if stated.EndpointValidation == "" && !pulled && stated.Validated() {
 		stated.EndpointValidation = m.defaultValidation(&stated)
 	}
 	if rate := stated.DeliveryRate; rate != nil && rate.Limit == 0 {
@@ -167,6 +167,12 @@ func (m *Handlers) connection(found *problems, s *catalog.SubscriptionSpec, stor
 		return
 	}
 	u, _ := url.Parse(s.EndpointURL) // endpoint reports its mistakes
+	if !s.Destination.IsWebHook() {
+		u = nil
+		if field := s.Destination.PlainBy(); field != "" && !c.DefaultTLS() {
+			found.Value(field, "must use TLS if minimumTlsVersionAllowed, certificateAuthorities or clientCertificate is set")
+		}
+	}
 	mistakes := c.Mistakes(u, m.Allow)
 	found.validation(mistakes)
 	if c.OAuth2 == nil || len(mistakes) > 0 || m.AllowHTTP {
