@@ -185,7 +185,7 @@ func TestTranslateResponsesOfListeners(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 201, 403, 410, 429, 504} {
 		got := form(t, relay, bus(relay)).Translate(status, http.Header{"Via": {"1.1 shop"}}, []byte("quota full"))
-		require.Equal(t, destination.Result{Result: policy.Result{Status: status}}, got)
+		require.Equal(t, destination.Result{Result: policy.Result{Status: status}, Passed: true}, got)
 	}
 }
 
