@@ -20,7 +20,7 @@ func azuriteQueues(t *testing.T) string {
 	t.Helper()
 	node, modules := nodePackages(t, "testdata/azurite")
 	p := startProcess(t, append(ownEnvironment(), "AZURITE_ACCOUNTS=mystorage:"+azureKey), node,
-		filepath.Join(modules, "node_modules/azurite/dist/src/queue/main.js"), "--location", t.TempDir(),
+		filepath.Join(modules, "node_modules/azurite/dist/src/queue/main.js"),
 		"--queuePort", "0", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent")
 	listening := regexp.MustCompile(`listens on (http://127\.0\.0\.1:\d+)`)
 	var found []string
