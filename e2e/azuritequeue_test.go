@@ -42,8 +42,8 @@ func askQueue(t *testing.T, address, method, path string) string {
 	key, err := base64.StdEncoding.DecodeString(azureKey)
 	require.NoError(t, err)
 	mac := hmac.New(sha256.New, key)
-	_, _ = fmt.Fprintf(mac, "%s\n\n\n\n\n\n\n\n\n\n\n\nx-ms-date:%s\nx-ms-version:2021-12-02\n/mystorage/mystorage/orders%s",
-		method, date, path)
+	_, _ = fmt.Fprintf(mac, "%s\n\n\n\n\n\n\n\n\n\n\n\nx-ms-date:%s\nx-ms-version:2021-12-02\n"+
+		"/mystorage/mystorage/orders%s", method, date, path)
 	r.Header.Set("Authorization", "SharedKey mystorage:"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func askQueue(t *testing.T, address, method, path string) string {
 	return string(body)
 }
 
-// A storage queue that has no such entity or rejects the key is not stored. Events arrive in base64, as Event Grid sends
+// A storage queue that does not exist or rejects the key is not stored. Events arrive in base64, as Event Grid sends
 // them; a key that stopped working costs a wait, and a queue that was deleted is NotFound.
 func TestStorageQueueOfAzurite(t *testing.T) {
 	t.Parallel()

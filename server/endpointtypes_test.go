@@ -97,12 +97,14 @@ func TestDestinationIsStored(t *testing.T) {
 	s.patch(billing, fmt.Sprintf(patched, `"primaryKey":"new","secondaryKey":"second"`)).is(200)
 	require.Equal(t, "new second", s.storedTarget().PrimaryKey+" "+s.storedTarget().SecondaryKey)
 	require.Equal(t, 1024, *s.storedTarget().MaxMessageSizeInKilobytes)
-	s.patch(billing, fmt.Sprintf(patched, `"endpoint":"https://other.servicebus.windows.net","primaryKey":"third"`)).is(200)
+	s.patch(billing,
+		fmt.Sprintf(patched, `"endpoint":"https://other.servicebus.windows.net","primaryKey":"third"`)).is(200)
 	require.Equal(t, "third ", s.storedTarget().PrimaryKey+" "+s.storedTarget().SecondaryKey)
 
 	// Back to a webhook, and to another type.
 	s.patch(billing, `{"destination":null}`).rejected(400, "InvalidRequest")
-	require.Equal(t, "null", s.patch(billing, `{"destination":null,"endpointUrl":"https://example.com/"}`).is(200).target())
+	hook := s.patch(billing, `{"destination":null,"endpointUrl":"https://example.com/"}`).is(200)
+	require.Equal(t, "null", hook.target())
 	kafka := `"servers":["Broker-1.example.com:9092"],"topic":"orders"`
 	require.JSONEq(t, `{"endpointType":"Kafka","properties":{"servers":["broker-1.example.com:9092"],"topic":"orders"}}`,
 		s.patch(billing, withTarget(destination.Kafka, kafka)).is(200).target())
