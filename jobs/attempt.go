@@ -422,6 +422,9 @@ func (a *attempt) post() error {
 	sent := endpoint.NewPayload(written.body, a.work.Release)
 	done := func(resp endpoint.Response, err error) error {
 		sent.Drop()
+		if written.own && len(a.work.Members) > 1 && resp.Result.Status == http.StatusRequestEntityTooLarge {
+			divideNext(written.form, size, &resp)
+		}
 		if err == nil {
 			err = a.recovered(func() error { return a.conclude(started, resp, size) })
 		}

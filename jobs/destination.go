@@ -86,6 +86,14 @@ func tooLarge(size, most int) endpoint.Response {
 	}
 }
 
+// divideNext turns the result of a batch that was too large into one that is retried, and has the next attempt divide
+// the batch. Otherwise all its events would become dead letters, though postrider chose their number.
+func divideNext(form destination.Form, size int, resp *endpoint.Response) {
+	form.Rejected(size)
+	resp.Result = policy.Result{Status: http.StatusInternalServerError}
+	resp.ErrorText += "; the next attempt divides the batch"
+}
+
 // unusable is the result of stored settings that cannot be used.
 func unusable(err error) endpoint.Response {
 	resp := endpoint.Response{Result: policy.Result{Err: policy.ErrorArgument}}

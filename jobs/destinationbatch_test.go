@@ -107,6 +107,27 @@ func TestAzureBatchIsAcceptedAsAWhole(t *testing.T) {
 	require.Empty(t, fake.Violations())
 }
 
+// A tier may accept less than its default: a batch that is too large for it is divided, and no event is dead-lettered.
+func TestBatchThatTheServiceRejectsIsDivided(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	fake.AddHub("orders", azurefake.Entity{MaxBytes: 2000})
+	subscribe(t, tn, "all", "", toAzure(fake.URL(), destination.EventHub, "orders"))
+	publishAtOnce(t, tn, "e", 8)
+	tn.Start(t)
+	report := tn.Attempt(t)
+	require.Equal(t, policy.OutcomeGenericError, report.Outcome)
+	require.Equal(t, policy.Retry, report.Verdict.Action)
+	settle(t, tn)
+	for tn.Rows(t, "deliveries", "state <> 'delivered'") > 0 {
+		makeDue(t, tn)
+		tn.Attempt(t)
+		settle(t, tn)
+	}
+	require.Len(t, fake.Messages("orders"), 8)
+	require.Empty(t, fake.Violations())
+}
+
 // A destination that takes one event of a request gets the members of an earlier batch one by one.
 func TestBatchIsDividedForAnotherDestination(t *testing.T) {
 	t.Parallel()

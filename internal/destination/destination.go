@@ -194,6 +194,8 @@ type Form interface {
 	Write(messages []Message) (body []byte, contentType string)
 	// MaxBytes is the most that a body may have. 0 = no limit is known.
 	MaxBytes() int
+	// Rejected lowers MaxBytes after the service has rejected a body of several messages for its size.
+	Rejected(bytes int)
 	// Authorize signs a request, adds its headers to h, and returns its URL. now is the database's time. second selects
 	// the second key; ok is false if there is none.
 	Authorize(h http.Header, body []byte, now time.Time, second bool) (url string, ok bool)

@@ -20,6 +20,8 @@ func (*relayForm) Write([]Message) (body []byte, contentType string) { return ni
 
 func (*relayForm) MaxBytes() int { return 0 }
 
+func (*relayForm) Rejected(int) {}
+
 // Authorize uses the header that the service removes, so that Authorization stays free for the listener.
 func (f *relayForm) Authorize(h http.Header, _ []byte, now time.Time, second bool) (url string, ok bool) {
 	text, ok := f.token.at(now, second)

@@ -41,15 +41,16 @@ func (d *Destination) Form() (Form, error) {
 		answers.rules = queueRules
 		return newQueueForm(p, base, answers)
 	}
-	bus := busForm{
-		translator: answers, kind: t, url: base.String() + "/messages", max: defaultMaxBytes(t), token: token{
+	bus := &busForm{
+		translator: answers, kind: t, url: base.String() + "/messages", token: token{
 			// Relay's own clients sign the URL with http, also for connections with TLS.
 			resource: strings.ToLower(base.String()), keyName: p.SharedAccessKeyName,
 			keys: [2]string{p.PrimaryKey, p.SecondaryKey}, signature: p.SharedAccessSignature,
 		},
 	}
+	bus.max.Store(int64(defaultMaxBytes(t)))
 	if p.MaxMessageSizeInKilobytes != nil {
-		bus.max = *p.MaxMessageSizeInKilobytes << 10
+		bus.max.Store(int64(*p.MaxMessageSizeInKilobytes) << 10)
 	}
 	switch t {
 	case EventHub:
@@ -60,7 +61,7 @@ func (d *Destination) Form() (Form, error) {
 	default:
 		bus.url += "?timeout=30"
 	}
-	return &bus, nil
+	return bus, nil
 }
 
 // serviceNames are those that people know the services by.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,7 @@ type busForm struct {
 	*translator
 	kind  Type
 	url   string
-	max   int
+	max   atomic.Int64
 	token token
 }
 
@@ -85,7 +86,10 @@ func defaultMaxBytes(t Type) int {
 	}
 }
 
-func (f *busForm) MaxBytes() int { return f.max }
+func (f *busForm) MaxBytes() int { return int(f.max.Load()) }
+
+// Rejected is called with a tier whose limit is lower than maxMessageSizeInKilobytes or its default.
+func (f *busForm) Rejected(bytes int) { f.max.Store(min(f.max.Load(), int64(bytes/2))) }
 
 func (f *busForm) Authorize(h http.Header, _ []byte, now time.Time, second bool) (url string, ok bool) {
 	text, ok := f.token.at(now, second)

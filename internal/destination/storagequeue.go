@@ -80,6 +80,8 @@ func (*queueForm) Write(messages []Message) (body []byte, contentType string) {
 
 func (*queueForm) MaxBytes() int { return len(queueOpen) + maxQueueText + len(queueClose) }
 
+func (*queueForm) Rejected(int) {}
+
 func (f *queueForm) Authorize(h http.Header, body []byte, now time.Time, second bool) (url string, ok bool) {
 	key, ok := f.key(second)
 	if !ok {
