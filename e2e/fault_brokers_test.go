@@ -30,8 +30,8 @@ const (
 		WHERE reruns > 0 OR attempts > 1`
 )
 
-// brokerFaults is a test of two nodes, a Kafka cluster and a NATS cluster, all of which are killed, and publishers. Each
-// event goes to both destinations.
+// brokerFaults is a test of two nodes, a Kafka cluster and a NATS cluster, all of which are killed, and publishers.
+// Each event goes to both destinations.
 type brokerFaults struct {
 	t        *testing.T
 	db       *database
@@ -94,8 +94,8 @@ func (f *brokerFaults) fail(err error) error {
 	return f.failed
 }
 
-// publish publishes until ctx ends, and waits for the last response. It pauses while there is a backlog. The events of a
-// request without a response may be stored: they are noted nowhere.
+// publish publishes until ctx ends, and waits for the last response. It pauses while there is a backlog. The events of
+// a request without a response may be stored: they are noted nowhere.
 func (f *brokerFaults) publish(ctx context.Context, client int) {
 	for request := 0; ctx.Err() == nil; request++ {
 		n := f.node(request % len(f.nodes))

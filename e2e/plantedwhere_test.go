@@ -252,7 +252,8 @@ func (n *nodeProcess) pages(t *testing.T, db *database, base, apiKey, session st
 	batch := one[string](db, "SELECT min(batch_id)::text FROM postrider.batches WHERE subscription = 'batched'")
 	operation := one[string](db, "SELECT operation_id::text FROM postrider.operations LIMIT 1")
 	want := map[string]string{
-		"/openapi.yaml": "openapi: 3", "/openapi": "<html", "/healthz": "ok", "/readyz": "{", "/metrics": `destination_type="NatsJetStream"} 1`,
+		"/openapi.yaml": "openapi: 3", "/openapi": "<html", "/healthz": "ok", "/readyz": "{",
+		"/metrics": `destination_type="NatsJetStream",`,
 
 		"/v1/topics": `"orders"`, "/v1/topics/orders": `"orders"`, "/v1/policies": `"ga-2021"`, "/v1/me": `"program"`,
 		"/v1/topics/orders/subscriptions": `"untrusted"`, "/v1/topics/grid/subscriptions": `"AwaitingManualAction"`,

@@ -422,9 +422,6 @@ func (a *attempt) post() error {
 	sent := endpoint.NewPayload(written.body, a.work.Release)
 	done := func(resp endpoint.Response, err error) error {
 		sent.Drop()
-		if written.own && len(a.work.Members) > 1 && resp.Result.Status == http.StatusRequestEntityTooLarge {
-			divideNext(written.form, size, &resp)
-		}
 		if err == nil {
 			err = a.recovered(func() error { return a.conclude(started, resp, size) })
 		}
@@ -459,8 +456,16 @@ func (a *attempt) conclude(started time.Time, resp endpoint.Response, size int) 
 	facts := a.facts(started, now, resp)
 	a.adapt(facts, resp)
 	a.leave() // recording does not occupy the endpoint
+	alone := a.attemptedAlone(resp)
+	if alone {
+		facts.Result = policy.Result{}
+		resp.ErrorText += "; its events are attempted alone"
+	}
 	verdicts := a.verdicts(facts)
 	verdict, separate := combine(verdicts)
+	if alone {
+		separate = allButOne(len(verdicts), separate)
+	}
 	var fates []delivery.Fate
 	for _, n := range separate {
 		fates = append(fates, delivery.Fate{DeliveryID: a.work.Members[n].DeliveryID, Verdict: verdicts[n]})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,12 +87,28 @@ func tooLarge(size, most int) endpoint.Response {
 	}
 }
 
-// divideNext turns the result of a batch that was too large into one that is retried, and has the next attempt divide
-// the batch. Otherwise all its events would become dead letters, though postrider chose their number.
-func divideNext(form destination.Form, size int, resp *endpoint.Response) {
-	form.Rejected(size)
-	resp.Result = policy.Result{Status: http.StatusInternalServerError}
-	resp.ErrorText += "; the next attempt divides the batch"
+// attemptedAlone reports whether a service has rejected a batch for what may be the fault of one of its events. The
+// policy's rule for the response would end all of them, though postrider or the event subscription chose to send them
+// together: so the rule for other responses applies, and each is attempted alone.
+func (a *attempt) attemptedAlone(resp endpoint.Response) bool {
+	r := resp.Result
+	return len(a.work.Members) > 1 && a.sub.Form != nil && a.sub.Destination.Type() != destination.HybridConnection &&
+		(r.Status == http.StatusBadRequest || r.Status == http.StatusRequestEntityTooLarge || r.Err == policy.ErrorSession)
+}
+
+// allButOne adds members to those with their own fates, which leave the batch, until one is left.
+func allButOne(members int, separate []int) []int {
+	kept := -1
+	for i := range members {
+		switch {
+		case slices.Contains(separate, i):
+		case kept < 0:
+			kept = i
+		default:
+			separate = append(separate, i)
+		}
+	}
+	return separate
 }
 
 // unusable is the result of stored settings that cannot be used.

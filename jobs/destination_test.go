@@ -350,7 +350,7 @@ func TestAzureSizes(t *testing.T) {
 	require.Equal(t, 3, tn.Rows(t, "dead_letters", ""))
 	require.Len(t, fake.Messages("ServiceBusQueue"), events)
 	require.Equal(t, 1, tn.Rows(t, "dead_letters", "subscription = 'ServiceBusQueue'"))
-	require.Equal(t, events+1, len(fake.Messages("EventHub")))
+	require.Len(t, fake.Messages("EventHub"), events+1)
 	require.Greater(t, fake.Requests("ServiceBusQueue"), 1)
 	require.Less(t, fake.Requests("EventHub"), events)
 	require.Empty(t, fake.Violations())

@@ -107,25 +107,41 @@ func TestAzureBatchIsAcceptedAsAWhole(t *testing.T) {
 	require.Empty(t, fake.Violations())
 }
 
-// A tier may accept less than its default: a batch that is too large for it is divided, and no event is dead-lettered.
+// A tier may accept less than its default. A batch that is too large for it is divided, and no event is dead-lettered,
+// also none that is just small enough.
 func TestBatchThatTheServiceRejectsIsDivided(t *testing.T) {
 	t.Parallel()
 	tn, fake := setup(t), newAzure(t)
-	fake.AddHub("orders", azurefake.Entity{MaxBytes: 2000})
+	fake.AddHub("orders", azurefake.Entity{MaxBytes: 3000})
 	subscribe(t, tn, "all", "", toAzure(fake.URL(), destination.EventHub, "orders"))
-	publishAtOnce(t, tn, "e", 8)
+	data := func(bytes int) string { return fmt.Sprintf("%q", strings.Repeat("x", bytes)) }
+	publishBody(t, tn, jsonType, "["+eventGridBody("small", data(600))+","+eventGridBody("large", data(1900))+","+
+		eventGridBody("other", data(600))+"]")
 	tn.Start(t)
 	report := tn.Attempt(t)
-	require.Equal(t, policy.OutcomeGenericError, report.Outcome)
+	require.Equal(t, policy.OutcomePayloadTooLarge, report.Outcome)
 	require.Equal(t, policy.Retry, report.Verdict.Action)
-	settle(t, tn)
-	for tn.Rows(t, "deliveries", "state <> 'delivered'") > 0 {
-		makeDue(t, tn)
-		tn.Attempt(t)
-		settle(t, tn)
-	}
-	require.Len(t, fake.Messages("orders"), 8)
+	makeDue(t, tn)
+	tn.BecomeRows(t, 3, "deliveries", "state = 'delivered' AND attempts = 2")
+	require.Len(t, fake.Messages("orders"), 3)
 	require.Empty(t, fake.Violations())
+}
+
+// An event that the service does not accept ends alone, not with its batch.
+func TestBatchWithAnEventThatTheServiceRejects(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	addEntity(fake, destination.ServiceBusQueue, "orders")
+	subscribe(t, tn, "all", "", both(toAzure(fake.URL(), destination.ServiceBusQueue, "orders"), both(batching(10, 64),
+		attributes(dynamic("CorrelationId", "data")))))
+	fake.Fail("orders", 1, azurefake.Named("sb-400"))
+	publishAtOnce(t, tn, "e", 3)
+	tn.Start(t)
+	require.Equal(t, policy.Retry, tn.Attempt(t).Verdict.Action)
+	fake.Fail("orders", 1, azurefake.Named("sb-400"))
+	makeDue(t, tn)
+	tn.BecomeRows(t, 2, "deliveries", "state = 'delivered'")
+	tn.BecomeRows(t, 1, "deliveries", "state = 'dead_lettered' AND attempts = 2")
 }
 
 // A destination that takes one event of a request gets the members of an earlier batch one by one.

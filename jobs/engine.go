@@ -352,12 +352,12 @@ func (e *Engine) Stop(ctx context.Context) error {
 	return errors.Join(err, e.upkeep.giveBack(context.WithoutCancel(ctx), notBegun))
 }
 
-// Look checks that the target of a destination exists and accepts its credentials, if its protocol can show that
+// Check checks that the target of a destination exists and accepts its credentials, if its protocol can show that
 // without a message. now is the database's time.
-func (e *Engine) Look(
+func (e *Engine) Check(
 	ctx context.Context, now time.Time, d *destination.Destination, by *endpointconf.Connection,
 ) destination.Result {
-	return e.deliverer.endpoint.Look(ctx, now, d, by)
+	return e.deliverer.endpoint.Check(ctx, now, d, by)
 }
 
 func within(ctx context.Context, timeout time.Duration, do func(context.Context) error) error {

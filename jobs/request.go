@@ -95,8 +95,8 @@ func (a *attempt) form() (content, error) {
 		body, err := message.Write(a.work.Members[0].Event.Body, settings)
 		return content{body: body, contentType: message.ContentType}, err
 	}
-	var written content
-	if !a.sub.Destination.IsWebHook() {
+	written := content{form: a.sub.Form}
+	if kind := a.sub.Destination.Type(); kind != destination.WebHook && kind != destination.HybridConnection {
 		messages, err := a.messages()
 		if err != nil {
 			return content{}, err
@@ -104,11 +104,9 @@ func (a *attempt) form() (content, error) {
 		if a.sub.Destination.Type().IsBroker() {
 			return content{body: messages[0].Body, message: &messages[0]}, nil
 		}
-		written.form = a.sub.Form
-		if written.body, written.contentType = a.sub.Form.Write(messages); written.body != nil {
-			written.own = true
-			return written, nil
-		}
+		written.body, written.contentType = a.sub.Form.Write(messages)
+		written.own = true
+		return written, nil
 	}
 	var err error
 	written.body, err = event.Body(nil, a.work.Events(), a.sub.Topic, a.sub.EventDeliverySchema, a.batched())

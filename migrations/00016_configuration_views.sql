@@ -52,7 +52,9 @@ SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        + (SELECT coalesce(sum(b.members), 0)::bigint FROM postrider_internal.batches b
            WHERE b.subscription_id = s.id AND b.hold IS NOT NULL)
        + (SELECT count(*) FROM postrider_internal.held_available a WHERE a.subscription_id = s.id) AS held_deliveries,
-       s.signing_sealed IS NOT NULL AS signed, s.endpoint_validation,
+       s.signing_sealed IS NOT NULL AS signed,
+       CASE WHEN o.destination NOT IN ('ServiceBusQueue', 'ServiceBusTopic', 'EventHub', 'HybridConnection')
+            THEN s.endpoint_validation END AS endpoint_validation,
        o.settings ->> 'description' AS description,
        ARRAY (SELECT jsonb_array_elements_text(o.settings -> 'labels')) AS labels, s.created_at, s.updated_at,
        coalesce((o.settings ->> 'honorRetryAfter')::boolean,

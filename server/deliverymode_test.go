@@ -114,7 +114,8 @@ func TestQueueSettingsAreChecked(t *testing.T) {
 		reject(queue(settings), at+want[0], want[1])
 	}
 	for member, value := range map[string]string{ // of push delivery
-		"endpointUrl": `"ftp://x"`, "endpointKind": `"azure-resource"`, "endpointValidation": `"skip"`, "maxEventsPerBatch": "6000",
+		"endpointUrl": `"ftp://x"`, "endpointKind": `"azure-resource"`, "endpointValidation": `"skip"`,
+		"maxEventsPerBatch":             "6000",
 		"preferredBatchSizeInKilobytes": "64", "maxConcurrentDeliveries": "3", "deliveryRate.limit": "3",
 		"responseTimeoutInSeconds": "10", "signing.enabled": "true", "honorRetryAfter": "false", "probationAction": `"hold"`,
 		"retryTransportErrors": "true", "minimumTlsVersionAllowed": `"1.3"`, "certificateAuthorities": `"x"`,

@@ -34,10 +34,10 @@ func withTarget(kind destination.Type, properties string, more ...string) string
 const busProperties = `"endpoint":"` + namespaceHost + `","entityName":"orders","sharedAccessKeyName":"sender"`
 
 // target is the destination that a response shows.
-func (r response) target() string {
-	r.t.Helper()
+func (a response) target() string {
+	a.t.Helper()
 	var shown struct{ Destination json.RawMessage }
-	require.NoError(r.t, json.Unmarshal([]byte(r.body), &shown))
+	require.NoError(a.t, json.Unmarshal([]byte(a.body), &shown))
 	return string(shown.Destination)
 }
 
@@ -182,7 +182,7 @@ func TestDestinationIsCheckedWhenItIsSaved(t *testing.T) {
 	}))
 	t.Cleanup(queue.Close)
 	engine := s.tn.Engine(t)
-	s = s.with(func(o *server.Options) { o.Look, o.AllowCIDR = engine.Look, testnode.Loopback })
+	s = s.with(func(o *server.Options) { o.Check, o.AllowCIDR = engine.Check, testnode.Loopback })
 	s.topic("orders", "")
 	body := func(key, more string) string {
 		return withTarget(destination.StorageQueue, `"endpoint":"`+queue.URL+`/account","queueName":"orders",`+

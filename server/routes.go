@@ -69,7 +69,7 @@ func (s *Server) routes() []route {
 		Parts: s.parts, Allow: s.options.AllowCIDR, AllowHTTP: s.options.AllowHTTP, Locations: s.options.DeadLetters,
 		FilterLimits: s.options.FilterLimits, HeaderLimits: s.options.HeaderLimits,
 		DefaultValidation: s.options.DefaultValidation, ValidationWait: s.options.ValidationWait,
-		Look: s.options.Look, LeastKeyBytes: spec.KeyBytes, Log: s.log,
+		Check: s.options.Check, LeastKeyBytes: spec.KeyBytes, Log: s.log,
 	}
 	if s.options.Dev != nil {
 		m.LeastKeyBytes = spec.DevKeyBytes

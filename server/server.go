@@ -45,8 +45,8 @@ type Options struct {
 	DefaultValidation func(host string) catalog.EndpointValidation
 	// ValidationWait is how long a PUT waits for the handshake; default 15 s.
 	ValidationWait time.Duration
-	// Look checks a destination that is no webhook before it is stored; nil = on a node without an engine.
-	Look v1.Look
+	// Check checks a destination that is no webhook before it is stored; nil = on a node without an engine.
+	Check v1.Check
 	// DevKey is the well-known access key of postrider dev. It is rejected unless AllowDevKey, even if a topic has it: a
 	// database created by dev may later be served publicly.
 	DevKey      string

@@ -152,7 +152,7 @@ func (a *instance) listen(run context.Context, o appOptions) error {
 	api.Parts, api.Logger, api.Ready, api.Stopping, api.Counters = a.store.API(), o.log, a.isReady, run, counters
 	api.Metrics = metrics.NewHandler(a.store, a.engine, counters, string(o.role), o.log)
 	if a.engine != nil {
-		api.Look = a.engine.Look
+		api.Check = a.engine.Check
 	}
 	srv, err := server.New(api)
 	if err != nil {

@@ -85,8 +85,8 @@ func (f *findings) checkEgress(ctx context.Context, endpoint string, out egressF
 			"check the endpoint, and the firewalls between this machine and it"))
 }
 
-// resolveTarget is resolve for what an event subscription delivers to: the beginning of an endpoint's URL, or of another
-// destination's target, such as kafka://a:9092,b:9092. One server of a broker is enough.
+// resolveTarget is resolve for what an event subscription delivers to: the beginning of an endpoint's URL, or of
+// another destination's target, such as kafka://a:9092,b:9092. One server of a broker is enough.
 func (f egressFlags) resolveTarget(ctx context.Context, target string) (problem finding) {
 	scheme, servers, _ := strings.Cut(target, "://")
 	if scheme == "http" || scheme == "https" {
@@ -99,7 +99,8 @@ func (f egressFlags) resolveTarget(ctx context.Context, target string) (problem 
 		}
 	}
 	problem.Message = strings.ReplaceAll(problem.Message, "https://", scheme+"://")
-	problem.Remedy = "correct the host in the destination, or start serve with --allow-cidr and its range if it may be called"
+	problem.Remedy = "correct the host in the destination, or start serve with --allow-cidr and its range if it may be " +
+		"called"
 	return problem
 }
 

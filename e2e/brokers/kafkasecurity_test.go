@@ -49,7 +49,7 @@ func TestKafkaSASL(t *testing.T) {
 	}
 	for _, m := range mechanisms {
 		s := with(m, "wrong")
-		r, look := s.Send(t.Context(), event("", "a")), s.Look(t.Context())
+		r, look := s.Send(t.Context(), event("", "a")), s.Check(t.Context())
 		require.Equal(t, r.Result, look.Result)
 		if m == destination.SASLPlain {
 			requireStatus(t, 401, r)
@@ -59,10 +59,10 @@ func TestKafkaSASL(t *testing.T) {
 			require.Equal(t, policy.Result{Err: policy.ErrorSocket}, r.Result)
 		}
 		s = with(m, "right")
-		requireStatus(t, 200, s.Look(t.Context()))
+		requireStatus(t, 200, s.Check(t.Context()))
 		requireStatus(t, 200, s.Send(t.Context(), event("", "a")))
 	}
-	r := open(t, c, nil).Look(t.Context())
+	r := open(t, c, nil).Check(t.Context())
 	require.Equal(t, policy.Result{Err: policy.ErrorSocket}, r.Result, "the broker closes the connection")
 	require.Contains(t, r.Text, "SASL")
 }

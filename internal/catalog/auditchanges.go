@@ -68,6 +68,9 @@ func auditPut(
 	e.Changes = spec.changesFrom(before)
 	e.Details = map[string]any{"settings": append([]string{}, slices.Sorted(maps.Keys(e.Changes))...)}
 	// The audit shows which operator has skipped the validation of an endpoint.
+	if !spec.Validated() {
+		return access.Audit(ctx, tx, e)
+	}
 	if spec.EndpointValidation != ValidationRequired {
 		e.Details["endpointValidation"] = ValidationSkip
 	} else if before.EndpointValidation != ValidationRequired {

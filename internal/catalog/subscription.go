@@ -159,13 +159,9 @@ func (s *Subscription) prepareDestination() {
 	if s.Destination.IsWebHook() || s.Destination.Properties == nil {
 		return
 	}
-	switch s.Destination.Type() { // other messages have their own properties, also in a batch
-	case destination.HybridConnection:
-	case destination.EventHub: // a batch goes to one partition
+	if s.Destination.Type() != destination.HybridConnection { // messages have their own properties, also in a batch
 		s.BatchHeaders = endpointconf.NewHeaderSet(slices.DeleteFunc(slices.Clone(s.DeliveryAttributes),
-			func(a endpointconf.DeliveryAttribute) bool { return a.Name != destination.PartitionKey }))
-	default:
-		s.BatchHeaders = nil
+			func(a endpointconf.DeliveryAttribute) bool { return !destination.SharedByBatch(a.Name) }))
 	}
 	if !s.Destination.Type().IsBroker() {
 		s.Form, s.FormProblem = s.Destination.Form()

@@ -132,7 +132,7 @@ func (s *SubscriptionSpec) keepSecrets(existing *Subscription) error {
 	if s.PagerDutyRoutingKey = s.routingKey(&stored); s.PagerDutyRoutingKey == "" && s.MessageFormat == message.PagerDuty {
 		return &filter.ValidationError{Field: routingKeySetting, Message: "is required: none is stored for this endpointUrl"}
 	}
-	s.Destination = s.Destination.KeepSecrets(stored.Destination)
+	s.Destination = s.Destination.KeepSecrets(stored.Destination, s.OAuth2 != nil)
 	s.Connection, err = endpointconf.KeepConnectionSecrets(s.Connection, &stored.Connection)
 	return err
 }

@@ -30,7 +30,6 @@ func TestDestinationVerbs(t *testing.T) {
 
 	require.NotContains(t, h.line(0, "subscription show orders bus -o json"), "planted")
 	shown := h.object("subscription", "show", "orders", "bus")
-	require.Equal(t, "required", shown["endpointValidation"])
 	for _, readOnly := range []string{
 		"createdAt", "endpointBaseUrl", "etag", "hold", "hostRateLimit", "provisioningState", "throttling", "updatedAt",
 		"validation", "signing",
@@ -62,7 +61,8 @@ func TestApplyOfAzuresDestinations(t *testing.T) {
 	said := h.run(0, "apply", "-f", list, "--connection-string", connection("planted-one"), "--yes").stdout
 	require.Contains(t, said, "    + destination.properties.primaryKey: \"***\"\n")
 	require.Contains(t, said, "created subscription orders/bus")
-	require.Contains(t, h.run(0, "apply", "-f", list, "--connection-string", connection("planted-one"), "--dry-run").stdout,
+	dryRun := h.run(0, "apply", "-f", list, "--connection-string", connection("planted-one"), "--dry-run")
+	require.Contains(t, dryRun.stdout,
 		"(0 to create, 0 to change, 0 to delete, 2 unchanged)")
 	changed := h.run(3, "apply", "-f", list, "--connection-string", connection("planted-two"), "--dry-run").stdout
 	require.Contains(t, changed, "    ~ destination.properties.primaryKey: \"***\" → \"*** (changed)\"\n")

@@ -63,7 +63,7 @@ func (c *check) serverMistakes() {
 		case strings.HasPrefix(server, natsTLS):
 			c.add(name, "must not begin with %s if tls is false", natsTLS)
 		case err != nil || host == "" || port == "" || u != nil && u.Host != server || strings.ContainsAny(server, "@/?#"):
-			c.add(name, "must be host:port, such as broker-1.example.com:9092")
+			c.add(name, "must be host:port, such as broker-1.example.com:9092, is %q", cut(withoutUser(server), 80))
 		case invalid != nil:
 			c.add(name, "%s", message(invalid))
 		case c.p.UseTLS():
@@ -76,6 +76,9 @@ func (c *check) serverMistakes() {
 		}
 	}
 }
+
+// withoutUser is a server without what precedes @, which may be a password.
+func withoutUser(server string) string { return server[strings.LastIndexByte(server, '@')+1:] }
 
 func plainProblem(u *url.URL, c *check) bool {
 	plain := *u
@@ -147,8 +150,8 @@ func (c *check) nats() {
 	switch {
 	case c.p.Credentials != "" && len(login) > 0:
 		c.add("credentials", "must be absent beside username and password: omit one of them")
-	case len(login) == 1:
-		c.add(c.absent("username", "password")[0], "is required beside %s", login[0])
+	case c.p.Username != "" && c.p.Password == "": // a password alone is a token
+		c.add("password", "is required beside username")
 	case c.p.Credentials != "" && (!natsJWT.MatchString(c.p.Credentials) || !natsSeed.MatchString(c.p.Credentials)):
 		c.add("credentials", "must be the text of a .creds file: a NATS USER JWT and a USER NKEY SEED with their BEGIN and "+
 			"END lines")

@@ -64,7 +64,7 @@ type Destination struct {
 	Properties *Properties `json:"properties,omitempty"`
 }
 
-// Properties are the settings of a destination. Package spec has what each means, and the types that have it.
+// Properties are the settings of a destination. Which of them there are depends on the type.
 type Properties struct {
 	// Of Azure's types.
 	ResourceID                      string `json:"resourceId,omitempty" minLength:"1"`
@@ -194,16 +194,14 @@ type Form interface {
 	Write(messages []Message) (body []byte, contentType string)
 	// MaxBytes is the most that a body may have. 0 = no limit is known.
 	MaxBytes() int
-	// Rejected lowers MaxBytes after the service has rejected a body of several messages for its size.
-	Rejected(bytes int)
 	// Authorize signs a request, adds its headers to h, and returns its URL. now is the database's time. second selects
 	// the second key; ok is false if there is none.
 	Authorize(h http.Header, body []byte, now time.Time, second bool) (url string, ok bool)
 	// Translate returns what a response means. text is the first 4 KiB of its body.
 	Translate(status int, h http.Header, text []byte) Result
-	// Look returns a GET request that shows whether the entity exists and the key is right. ok is false if the service has
-	// none, or no second key is set.
-	Look(now time.Time, second bool) (url string, h http.Header, ok bool)
+	// Check returns a GET request that shows whether the entity exists and the key is right. ok is false if the service
+	// has none, or no second key is set.
+	Check(now time.Time, second bool) (url string, h http.Header, ok bool)
 }
 
 // Sender delivers messages to a broker. It is safe for concurrent use.
@@ -211,8 +209,8 @@ type Sender interface {
 	// Send sends one message and returns when the broker has confirmed it, or when ctx has ended: policy.ErrorTimeout. It
 	// tries once.
 	Send(ctx context.Context, m *Message) Result
-	// Look checks that the target exists and the credentials are right, without sending a message.
-	Look(ctx context.Context) Result
+	// Check checks that the target exists and the credentials are right, without sending a message.
+	Check(ctx context.Context) Result
 	// Close closes the connections. Messages in flight fail.
 	Close()
 }

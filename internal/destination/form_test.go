@@ -154,23 +154,23 @@ func TestStorageQueueSignatureInTheQuery(t *testing.T) {
 	require.Equal(t,
 		"https://shop.queue.core.windows.net/orders/messages?messagettl=3600&sv=2022&sp=a&sig=x%2By%3D", url)
 	require.Empty(t, h.Get("Authorization"))
-	url, _, ok = f.Look(signedAt, false)
+	url, _, ok = f.Check(signedAt, false)
 	require.True(t, ok)
 	require.Equal(t, "https://shop.queue.core.windows.net/orders?comp=metadata&sv=2022&sp=a&sig=x%2By%3D", url)
 }
 
-func TestLook(t *testing.T) {
+func TestCheck(t *testing.T) {
 	t.Parallel()
 	p := bus(destination.StorageQueue)
 	p.PrimaryKey = storageKey
-	url, h, ok := form(t, destination.StorageQueue, p).Look(signedAt, false)
+	url, h, ok := form(t, destination.StorageQueue, p).Check(signedAt, false)
 	require.True(t, ok)
 	require.Equal(t, "https://shop.queue.core.windows.net/orders?comp=metadata", url)
 	require.Equal(t, "SharedKey shop:P/ZIlheLZm7eB6rcwJhvltkFmk8dCBpoyVbtpLs9/mE=", h.Get("Authorization"))
 	for _, kind := range []destination.Type{
 		destination.ServiceBusQueue, destination.ServiceBusTopic, destination.EventHub, destination.HybridConnection,
 	} {
-		_, _, ok := form(t, kind, bus(kind)).Look(signedAt, false)
+		_, _, ok := form(t, kind, bus(kind)).Check(signedAt, false)
 		require.False(t, ok, kind)
 	}
 }

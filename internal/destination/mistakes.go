@@ -114,8 +114,8 @@ func (c *check) address() {
 		return
 	}
 	if err != nil && field == "resourceId" || c.p.ResourceID != "" && c.idProblem() {
-		c.add("resourceId", "must be /subscriptions/…/providers/%[1]s/%[2]s/NAME/%[3]s/NAME", resources[c.t].provider,
-			resources[c.t].kind, resources[c.t].child)
+		c.add("resourceId", "must be /subscriptions/…/providers/%s/%s/NAME/%s/NAME, is %q", resources[c.t].provider,
+			resources[c.t].kind, resources[c.t].child, cut(c.p.ResourceID, 200))
 		return
 	}
 	if err != nil {
@@ -135,9 +135,16 @@ func (c *check) address() {
 	case c.t == StorageQueue && (storageAccount(u) == "" || strings.Contains(strings.Trim(u.Path, "/"), "/")):
 		c.add(field, "must have the account in its host, https://ACCOUNT%s, or as its path, as emulators have it: "+
 			"http://127.0.0.1:10001/%s", resources[c.t].host, emulatorAccount)
+	case endpointconf.PlainEndpoint(u, c.Allow) == nil:
+	case c.OAuth2 || len(c.present("primaryKey", "sharedAccessSignature")) > 0:
+		c.add(field, "must be https: the credentials would be readable; plain http is for networks that --allow-cidr opens")
 	case !c.AllowHTTP:
-		if err := endpointconf.PlainEndpoint(u, c.Allow); err != nil {
-			c.add(field, "%s", message(err))
+		c.add(field, "%s", message(endpointconf.PlainEndpoint(u, c.Allow)))
+	}
+	if c.p.ResourceID != "" {
+		if _, named, _ := resources[c.t].parse(c.p.ResourceID); named != "" && !strings.EqualFold(named, entity) {
+			c.add(name, "must be absent, or %q as in resourceId, is %q", cut(named, 80), cut(entity, 80))
+			return
 		}
 	}
 	switch {
@@ -264,7 +271,7 @@ func (c *check) attributes() {
 		add(max(id, session), "name", "must not be %s: SessionId and MessageId cannot both be set",
 			list[max(id, session)].Name)
 	}
-	if partition, has := first[PartitionKey]; has && hasSession && !sameValue(&list[partition], &list[session]) {
+	if partition, has := first[partitionKey]; has && hasSession && !sameValue(&list[partition], &list[session]) {
 		add(partition, "properties", "must be those of SessionId: Service Bus needs the same value in both")
 	}
 }

@@ -84,7 +84,7 @@ func TestNoMistakes(t *testing.T) {
 			s.p.Endpoint = "http://127.0.0.1:10001/devstoreaccount1"
 			s.open("127.0.0.0/8")
 		}},
-		{[]destination.Type{eh}, func(s *setup) { s.p.Endpoint, s.AllowHTTP = "http://a.test", true }},
+		{[]destination.Type{nats}, func(s *setup) { s.p.Password = "token" }},
 		{[]destination.Type{sb}, func(s *setup) {
 			s.attribute("MessageId", "=data.id")
 			s.attribute("PartitionKey", "=subject")
@@ -150,6 +150,10 @@ var mistaken = []struct {
 	{eh, func(s *setup) { s.p.Endpoint = "https://10.0.0.1" }, "endpoint: must not be at 10.0.0.1: private"},
 	{eh, func(s *setup) { s.p.Endpoint = "https://a.test:25" }, "endpoint: must not have port 25"},
 	{eh, func(s *setup) { s.p.Endpoint = "http://a.test" }, "endpoint: must be https"},
+	{eh, func(s *setup) { s.p.Endpoint, s.AllowHTTP = "http://a.test", true }, "endpoint: must be https: the credentials"},
+	{sb, func(s *setup) {
+		s.p.ResourceID = "/subscriptions/1/providers/Microsoft.ServiceBus/namespaces/n/queues/other"
+	}, `entityName: must be absent, or "other" as in resourceId, is "orders"`},
 	{eh, func(s *setup) { s.p.Endpoint = "https://a.test?sig=S3CRET" }, "endpoint: must have no query"},
 	{eh, func(s *setup) { s.p.Endpoint = "https://a.test/hub" }, "endpoint: must have no path: write the name of the hub"},
 	{eh, func(s *setup) { s.p.Endpoint = "https://a:S3CRET@b.test" }, "endpoint: must not contain a user name or passwor"},

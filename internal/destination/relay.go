@@ -20,8 +20,6 @@ func (*relayForm) Write([]Message) (body []byte, contentType string) { return ni
 
 func (*relayForm) MaxBytes() int { return 0 }
 
-func (*relayForm) Rejected(int) {}
-
 // Authorize uses the header that the service removes, so that Authorization stays free for the listener.
 func (f *relayForm) Authorize(h http.Header, _ []byte, now time.Time, second bool) (url string, ok bool) {
 	text, ok := f.token.at(now, second)
@@ -43,5 +41,5 @@ func (f *relayForm) Translate(status int, h http.Header, text []byte) Result {
 	return f.translator.Translate(status, h, text)
 }
 
-// Look returns none: any request would reach the listener.
-func (*relayForm) Look(time.Time, bool) (url string, h http.Header, ok bool) { return "", nil, false }
+// Check returns none: any request would reach the listener.
+func (*relayForm) Check(time.Time, bool) (url string, h http.Header, ok bool) { return "", nil, false }

@@ -36,28 +36,27 @@ func (d *Destination) Form() (Form, error) {
 	}
 	base = base.JoinPath() // a copy
 	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/")+"/"+entity, ""
-	answers := &translator{service: service, rules: busRules, stored: p.SharedAccessSignature != ""}
+	responses := &translator{service: service, rules: busRules, stored: p.SharedAccessSignature != ""}
 	if t == StorageQueue {
-		answers.rules = queueRules
-		return newQueueForm(p, base, answers)
+		responses.rules = queueRules
+		return newQueueForm(p, base, responses)
 	}
 	bus := &busForm{
-		translator: answers, kind: t, url: base.String() + "/messages", token: token{
+		translator: responses, kind: t, url: base.String() + "/messages", max: defaultMaxBytes(t), token: token{
 			// Relay's own clients sign the URL with http, also for connections with TLS.
 			resource: strings.ToLower(base.String()), keyName: p.SharedAccessKeyName,
 			keys: [2]string{p.PrimaryKey, p.SecondaryKey}, signature: p.SharedAccessSignature,
 		},
 	}
-	bus.max.Store(int64(defaultMaxBytes(t)))
 	if p.MaxMessageSizeInKilobytes != nil {
-		bus.max.Store(int64(*p.MaxMessageSizeInKilobytes) << 10)
+		bus.max = *p.MaxMessageSizeInKilobytes << 10
 	}
 	switch t {
 	case EventHub:
 		bus.url += "?timeout=30&api-version=2014-01"
 	case HybridConnection:
 		bus.token.resource = "http" + strings.TrimPrefix(bus.token.resource, strings.ToLower(base.Scheme))
-		return &relayForm{translator: answers, url: base.String(), token: bus.token}, nil
+		return &relayForm{translator: responses, url: base.String(), token: bus.token}, nil
 	default:
 		bus.url += "?timeout=30"
 	}

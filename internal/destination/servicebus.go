@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,7 +18,7 @@ type busForm struct {
 	*translator
 	kind  Type
 	url   string
-	max   atomic.Int64
+	max   int
 	token token
 }
 
@@ -29,12 +28,17 @@ const busContentType = "application/vnd.microsoft.servicebus.json"
 // brokerProperties are the custom attributes that become properties of Service Bus itself. Event Hubs knows the
 // partition key only. Source: Microsoft, Event Grid custom delivery properties, 2023-02-21.
 var brokerProperties = []string{
-	"MessageId", "SessionId", PartitionKey, "CorrelationId", "Label", "ReplyTo", "ReplyToSessionId", "To",
+	"MessageId", "SessionId", partitionKey, "CorrelationId", "Label", "ReplyTo", "ReplyToSessionId", "To",
 	"ViaPartitionKey",
 }
 
-// PartitionKey is the attribute that selects the partition. Events of a batch to an event hub share it.
-const PartitionKey = "PartitionKey"
+const partitionKey = "PartitionKey"
+
+// SharedByBatch reports whether all messages of a batch must have the same value of a custom attribute: a batch goes to
+// one partition or session.
+func SharedByBatch(attribute string) bool {
+	return attribute == partitionKey || attribute == "SessionId" || attribute == "ViaPartitionKey"
+}
 
 // busMessage is one message of a batch.
 type busMessage struct {
@@ -59,7 +63,7 @@ func (f *busForm) message(m *Message) busMessage {
 	made := busMessage{Body: string(m.Body), BrokerProperties: map[string]string{}, UserProperties: map[string]string{}}
 	broker := brokerProperties
 	if f.kind == EventHub {
-		broker = []string{PartitionKey}
+		broker = []string{partitionKey}
 	} else {
 		made.BrokerProperties["MessageId"] = m.ID
 		made.BrokerProperties["ContentType"] = m.ContentType
@@ -86,10 +90,7 @@ func defaultMaxBytes(t Type) int {
 	}
 }
 
-func (f *busForm) MaxBytes() int { return int(f.max.Load()) }
-
-// Rejected is called with a tier whose limit is lower than maxMessageSizeInKilobytes or its default.
-func (f *busForm) Rejected(bytes int) { f.max.Store(min(f.max.Load(), int64(bytes/2))) }
+func (f *busForm) MaxBytes() int { return f.max }
 
 func (f *busForm) Authorize(h http.Header, _ []byte, now time.Time, second bool) (url string, ok bool) {
 	text, ok := f.token.at(now, second)
@@ -105,8 +106,8 @@ func (f *busForm) Authorize(h http.Header, _ []byte, now time.Time, second bool)
 	return f.url, true
 }
 
-// Look returns none: a key that may send must not read the entity.
-func (*busForm) Look(time.Time, bool) (url string, h http.Header, ok bool) { return "", nil, false }
+// Check returns none: a key that may send must not read the entity.
+func (*busForm) Check(time.Time, bool) (url string, h http.Header, ok bool) { return "", nil, false }
 
 // busEntity is whether a name can be a queue, topic, hub or hybrid connection.
 func busEntity(name string) bool {

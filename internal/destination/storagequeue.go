@@ -32,8 +32,8 @@ const (
 
 var errStorageKey = errors.New("must be a storage account's key, which is base64")
 
-func newQueueForm(p *Properties, queue *url.URL, answers *translator) (Form, error) {
-	f := &queueForm{translator: answers, messages: queue.JoinPath("messages"), metadata: queue.JoinPath()}
+func newQueueForm(p *Properties, queue *url.URL, responses *translator) (Form, error) {
+	f := &queueForm{translator: responses, messages: queue.JoinPath("messages"), metadata: queue.JoinPath()}
 	f.account = storageAccount(queue)
 	for i, key := range []string{p.PrimaryKey, p.SecondaryKey} {
 		decoded, err := base64.StdEncoding.DecodeString(key)
@@ -80,8 +80,6 @@ func (*queueForm) Write(messages []Message) (body []byte, contentType string) {
 
 func (*queueForm) MaxBytes() int { return len(queueOpen) + maxQueueText + len(queueClose) }
 
-func (*queueForm) Rejected(int) {}
-
 func (f *queueForm) Authorize(h http.Header, body []byte, now time.Time, second bool) (url string, ok bool) {
 	key, ok := f.key(second)
 	if !ok {
@@ -101,8 +99,8 @@ func (f *queueForm) key(second bool) (key []byte, ok bool) {
 	return f.keys[0], true
 }
 
-// Look reads the queue's metadata.
-func (f *queueForm) Look(now time.Time, second bool) (url string, h http.Header, ok bool) {
+// Check reads the queue's metadata.
+func (f *queueForm) Check(now time.Time, second bool) (url string, h http.Header, ok bool) {
 	key, ok := f.key(second)
 	if !ok {
 		return "", nil, false

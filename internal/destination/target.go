@@ -21,6 +21,7 @@ func (d *Destination) Target() string {
 		return "kafka://" + p.servers() + "/" + p.Topic
 	case NatsJetStream:
 		return "nats://" + p.servers() + "/" + p.Subject
+	default: // services
 	}
 	base, entity, err := p.Address(d.EndpointType)
 	if err != nil {
@@ -157,7 +158,8 @@ func (d *Destination) SecretsByName() map[string]string {
 func (d *Destination) Secrets() []string {
 	set := d.SecretsByName()
 	list := slices.Collect(maps.Values(set))
-	for part := range strings.FieldsFuncSeq(set["sharedAccessSignature"], func(r rune) bool { return r == '&' || r == ' ' }) {
+	separator := func(r rune) bool { return r == '&' || r == ' ' }
+	for part := range strings.FieldsFuncSeq(set["sharedAccessSignature"], separator) {
 		if signature, found := strings.CutPrefix(part, "sig="); found {
 			list = append(list, signature)
 			if plain, err := url.QueryUnescape(signature); err == nil && plain != signature {
@@ -195,17 +197,21 @@ func (d *Destination) OnlySecrets() *Destination {
 }
 
 // KeepSecrets returns d with the stored secrets if it has none, and the target and the names of its credentials are the
-// stored ones, or absent: otherwise a user who does not know the secrets could have them sent to an address of their choice. Keys
-// are kept or replaced together, so a request with primaryKey only removes secondaryKey. It does not change d.
-func (d *Destination) KeepSecrets(stored *Destination) *Destination {
+// stored ones, or absent. Otherwise a user who does not know the secrets could have them sent to an address of their
+// choice, or without TLS. oauth2 and another saslMechanism replace them. Keys are kept or replaced together, so a
+// request with primaryKey only removes secondaryKey. It does not change d.
+func (d *Destination) KeepSecrets(stored *Destination, oauth2 bool) *Destination {
 	if d == nil || d.Properties == nil || len(d.Secrets()) > 0 || len(stored.Secrets()) == 0 ||
-		d.EndpointType != stored.EndpointType || d.Target() != stored.Target() {
+		d.EndpointType != stored.EndpointType || d.Target() != stored.Target() ||
+		oauth2 && d.EndpointType != HybridConnection { // its listener gets the token, the service the key
 		return d
 	}
 	kept, properties, of := *d, *d.Properties, stored.Properties
+	plain := func(p *Properties) bool { return !p.UseTLS() || strings.HasPrefix(p.Endpoint, "http://") }
 	properties.SharedAccessKeyName = cmp.Or(properties.SharedAccessKeyName, of.SharedAccessKeyName)
 	properties.Username = cmp.Or(properties.Username, of.Username)
-	if properties.SharedAccessKeyName != of.SharedAccessKeyName || properties.Username != of.Username {
+	if properties.SharedAccessKeyName != of.SharedAccessKeyName || properties.Username != of.Username ||
+		properties.SASLMechanism != of.SASLMechanism || plain(&properties) && !plain(of) {
 		return d
 	}
 	for i, secret := range properties.secrets() {
@@ -213,4 +219,15 @@ func (d *Destination) KeepSecrets(stored *Destination) *Destination {
 	}
 	kept.Properties = &properties
 	return &kept
+}
+
+// LostSecret names a secret that d must state again, as its target is another one than the stored; "" if there is none.
+// Without it the requests of these types would have no credentials, though the stored ones have.
+func (d *Destination) LostSecret(stored *Destination) string {
+	anonymous := d.Type() == NatsJetStream || d.Type() == HybridConnection
+	if !anonymous || d.Type() != stored.Type() || d.Target() == stored.Target() || len(d.Secrets()) > 0 {
+		return ""
+	}
+	names := slices.Sorted(maps.Keys(stored.SecretsByName()))
+	return append(names, "")[0]
 }

@@ -53,14 +53,14 @@ var busRules = []rule{
 			`sessionful`),
 	},
 	{statuses: []int{403}, code: regexp.MustCompile(`^(401\d\d|ExpiredToken|InvalidSignature)$`), result: status(401)},
-	{
-		statuses: []int{400, 403}, result: status(413),
-		text: regexp.MustCompile(`(?i)too (large|big)|message ?size|size of (the )?(message|batch)|exceeds the limit|` +
-			`larger than|size limit`),
+	{ // before the size of a message: a wrong guess must be the one that is retried
+		statuses: []int{403, 409, 507}, result: failed(policy.ErrorFull),
+		text: regexp.MustCompile(`(?i)quota|entity ?size|\bfull\b|has been reached|maximum size limit`),
 	},
 	{
-		statuses: []int{403, 409, 507}, result: failed(policy.ErrorFull),
-		text: regexp.MustCompile(`(?i)quota|entity ?size|\bfull\b|has been reached`),
+		statuses: []int{400, 403}, result: status(413),
+		text: regexp.MustCompile(`(?i)too (large|big)|message ?size|size of (the )?(message|batch)|larger than|` +
+			`(message|batch|body|payload|request).*(exceeds the limit|size limit)`),
 	},
 	{
 		statuses: []int{403}, result: status(403), // a firewall, not the entity

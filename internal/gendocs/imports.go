@@ -26,11 +26,12 @@ var imports = []struct{ packages, may string }{
 	{"jobs/delivery jobs/publish jobs/pull", "catalog event jobs/queue migrations policy postgres"},
 	{"jobs/export", "endpointconf event jobs/endpoint jobs/queue postgres query"},
 	{"jobs", "catalog destination endpointconf event filter jobs message migrations operator policy postgres query"},
-	{"server", "access catalog destination endpointconf event filter jobs/publish jobs/pull jsonscan message operator policy " +
-		"postgres query server sqlquery"},
-	{"web", "access catalog destination docs endpointconf event filter jsonscan operator policy postgres query sqlquery web"},
-	{"cli", "catalog/spec cli destination endpointconf event filter jobs/export jsonscan local operator policy query server " +
-		"sqlquery terminal version"},
+	{"server", "access catalog destination endpointconf event filter jobs/publish jobs/pull jsonscan message operator " +
+		"policy postgres query server sqlquery"},
+	{"web", "access catalog destination docs endpointconf event filter jsonscan operator policy postgres query " +
+		"sqlquery web"},
+	{"cli", "catalog/spec cli destination endpointconf event filter jobs/export jsonscan local operator policy query " +
+		"server sqlquery terminal version"},
 	{"bench", "ledger pgdev terminal"},
 }
 

@@ -36,7 +36,8 @@ const (
 
 // commented are the packages whose doc comments describe operations, types and members.
 var commented = []string{
-	"internal/access", "internal/catalog", "internal/destination", "internal/endpointconf", "internal/event", "internal/filter",
+	"internal/access", "internal/catalog", "internal/destination", "internal/endpointconf", "internal/event",
+	"internal/filter",
 	"internal/operator", "internal/query", "internal/sqlquery", "policy", "server/api",
 	"server/operations", "server/v1",
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -22,8 +23,8 @@ const (
 	maxBrokers = 256
 	// brokerIdle is how long an unused client is kept.
 	brokerIdle = 5 * time.Minute
-	// lookTimeout bounds a look at a destination.
-	lookTimeout = 15 * time.Second
+	// checkTimeout bounds a check of a destination.
+	checkTimeout = 15 * time.Second
 )
 
 // MessageRequest is a message to a broker.
@@ -44,6 +45,9 @@ func (c *Client) SendMessage(r *MessageRequest, done Done) error {
 	defer cancel()
 	began := time.Now()
 	sender, release, err := c.brokers.use(c, r.Destination, r.Connection, r.AckTimeout)
+	if errors.Is(err, ErrInterrupted) {
+		return done(Response{}, err)
+	}
 	if err != nil {
 		resp := Response{Result: policy.Result{Err: policy.ErrorArgument}}
 		resp.Failed(err)
@@ -59,26 +63,33 @@ func (c *Client) SendMessage(r *MessageRequest, done Done) error {
 		c.transports.Sent()
 	}
 	resp.translated(result)
-	resp.timedOut(r.AckTimeout)
+	if resp.ErrorText == "" {
+		resp.timedOut(r.AckTimeout)
+	}
+	if result.Status == http.StatusUnauthorized && r.Connection.OAuth2 != nil {
+		if token, err := c.Token(r.Connection); err == nil {
+			c.tokens.rejected(r.Connection, token) // the next attempt gets another one
+		}
+	}
 	return done(resp, nil)
 }
 
-// Look checks that the target of a destination exists and accepts its credentials, if its protocol can show that
+// Check checks that the target of a destination exists and accepts its credentials, if its protocol can show that
 // without a message. Otherwise the result is a success. now is the database's time.
-func (c *Client) Look(
+func (c *Client) Check(
 	ctx context.Context, now time.Time, d *destination.Destination, by *endpointconf.Connection,
 ) destination.Result {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if d.Type().IsBroker() {
-		sender, release, err := c.brokers.use(c, d, by, lookTimeout)
+		sender, release, err := c.brokers.use(c, d, by, checkTimeout)
 		if err != nil {
 			return destination.Result{Result: policy.Result{Err: policy.ErrorArgument}, Text: ErrorText(err), Cause: err}
 		}
 		defer release()
-		return sender.Look(ctx)
+		return sender.Check(ctx)
 	}
-	return c.lookByHTTP(ctx, now, d, by)
+	return c.checkByHTTP(ctx, now, d, by)
 }
 
 // translated sets what the retry policy sees to a destination's own result.
@@ -96,6 +107,7 @@ type brokers struct {
 
 	mu      sync.Mutex
 	clients map[brokerKey]*broker
+	closed  bool // by the node's stop
 }
 
 // brokerKey is a hash of all that a client depends on. New credentials have a new client.
@@ -130,6 +142,9 @@ func (b *brokers) use(
 	key := keyOf(d, by, ackTimeout)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return nil, nil, ErrInterrupted
+	}
 	client, known := b.clients[key]
 	if !known {
 		options, err := c.clientOptions(d.Properties, by, ackTimeout)
@@ -209,10 +224,11 @@ func (c *Client) CloseBrokers(wanted func(yield func(Wanted) bool)) {
 	}
 }
 
-// closeAll closes all clients.
+// closeAll closes all clients. None is opened afterward.
 func (b *brokers) closeAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.closed = true
 	for key, client := range b.clients {
 		delete(b.clients, key)
 		client.Close()
@@ -237,6 +253,3 @@ func (c *Client) clientOptions(
 	}
 	return o, nil
 }
-
-// errNoConnect is an egress proxy that opens no connection for a protocol other than HTTP.
-var errNoConnect = errors.New("the egress proxy does not open connections (CONNECT) to brokers: let it allow them")

@@ -41,8 +41,8 @@ func (s *testSender) Send(ctx context.Context, m *destination.Message) destinati
 	}
 }
 
-// Look implements destination.Sender.
-func (s *testSender) Look(ctx context.Context) destination.Result {
+// Check implements destination.Sender.
+func (s *testSender) Check(ctx context.Context) destination.Result {
 	return s.Send(ctx, nil)
 }
 
@@ -246,7 +246,7 @@ func TestBrokerResults(t *testing.T) {
 	resp, err = c.outcome(t, slow)
 	require.NoError(t, err)
 	require.Equal(t, policy.Result{Err: policy.ErrorTimeout}, resp.Result)
-	require.Equal(t, "no response within 0.001 s", resp.ErrorText)
+	require.Equal(t, "slow", resp.ErrorText)
 
 	resp, err = c.outcome(t, kafka("unusable", ""))
 	require.NoError(t, err)

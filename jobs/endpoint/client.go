@@ -282,6 +282,9 @@ func (c *Client) exchange(ctx context.Context, k *Call) (resp Response, err erro
 	resp.read(received)
 	if k.Translate != nil {
 		resp.translated(k.Translate(received.StatusCode, received.Header, resp.Excerpt))
+		if resp.ErrorText == "" { // a receipt of the service, which says nothing more than the status
+			resp.Excerpt, resp.Headers = nil, nil
+		}
 	}
 	resp.Duration = k.elapsed()
 	return resp, nil

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -35,6 +36,9 @@ func (t *transports) dialer(plain bool) func(ctx context.Context, network, addre
 		return connectThrough(ctx, t.Proxy, address)
 	}
 }
+
+// errNoConnect is an egress proxy that opens no connection for a protocol other than HTTP.
+var errNoConnect = errors.New("the egress proxy does not open connections (CONNECT) to brokers: let it allow them")
 
 // connectThrough opens a connection through an HTTP proxy.
 //

@@ -89,8 +89,8 @@ func (c *Client) exchangeHandshake(
 	return err
 }
 
-// lookByHTTP makes the request by which a service shows that the entity exists, with each key until one is accepted.
-func (c *Client) lookByHTTP(
+// checkByHTTP makes the request by which a service shows that the entity exists, with each key until one is accepted.
+func (c *Client) checkByHTTP(
 	ctx context.Context, now time.Time, d *destination.Destination, by *endpointconf.Connection,
 ) (result destination.Result) {
 	form, err := d.Form()
@@ -98,11 +98,11 @@ func (c *Client) lookByHTTP(
 		return destination.Result{Result: policy.Result{Err: policy.ErrorArgument}, Text: err.Error(), Cause: err}
 	}
 	for _, second := range []bool{false, true} {
-		address, h, ok := form.Look(now, second)
+		address, h, ok := form.Check(now, second)
 		if !ok {
 			return result
 		}
-		result = c.look(ctx, form, address, h, by)
+		result = c.checkOnce(ctx, form, address, h, by)
 		if result.Status != http.StatusUnauthorized {
 			return result
 		}
@@ -110,7 +110,7 @@ func (c *Client) lookByHTTP(
 	return result
 }
 
-func (c *Client) look(
+func (c *Client) checkOnce(
 	ctx context.Context, form destination.Form, address string, h http.Header, by *endpointconf.Connection,
 ) destination.Result {
 	failed := func(kind policy.ErrorKind, err error) destination.Result {

@@ -129,8 +129,8 @@ func (s *sender) Send(ctx context.Context, m *destination.Message) destination.R
 	return resultOf(err)
 }
 
-// Look implements [destination.Sender]. A user who may not read the names of streams is no failure.
-func (s *sender) Look(ctx context.Context) destination.Result {
+// Check implements [destination.Sender]. A user who may not read the names of streams is no failure.
+func (s *sender) Check(ctx context.Context) destination.Result {
 	body, err := json.Marshal(map[string]string{"subject": s.p.Subject})
 	if err != nil {
 		return resultOf(err)
@@ -193,7 +193,7 @@ func (s *sender) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) 
 	s.mu.Lock()
 	limit, lost := l.maxPayload, error(nil)
 	if s.link != l || l.down {
-		lost = connectFailure(cmp.Or(l.err, error(nats.ErrDisconnected)), true)
+		lost = connectFailure(cmp.Or(l.err, nats.ErrDisconnected), true)
 	}
 	s.flights[f] = struct{}{}
 	s.mu.Unlock()
@@ -280,7 +280,7 @@ func (s *sender) open() (*link, error) {
 	l := &link{}
 	options := s.options
 	options.CustomDialer = dialer{s, l}
-	options.DisconnectedErrCB = func(_ *nats.Conn, err error) { s.lose(l, cmp.Or(err, error(nats.ErrDisconnected))) }
+	options.DisconnectedErrCB = func(_ *nats.Conn, err error) { s.lose(l, cmp.Or(err, nats.ErrDisconnected)) }
 	options.ReconnectErrCB = func(_ *nats.Conn, err error) { s.lose(l, err) }
 	options.ReconnectedCB = func(client *nats.Conn) { s.restore(l, int(client.MaxPayload())) }
 	options.ClosedCB = func(*nats.Conn) { s.forget(l, nil) }
@@ -354,7 +354,7 @@ func (s *sender) forget(l *link, cause error) {
 	l.gone = true
 	if s.link == l {
 		s.link = nil
-		s.endFlights("", cmp.Or(cause, connectFailure(cmp.Or(l.err, error(nats.ErrConnectionClosed)), true)))
+		s.endFlights("", cmp.Or(cause, connectFailure(cmp.Or(l.err, nats.ErrConnectionClosed), true)))
 	}
 }
 

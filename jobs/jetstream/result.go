@@ -139,7 +139,8 @@ func connectFailure(cause error, lost bool) error {
 	var certificate *tls.CertificateVerificationError
 	var op *net.OpError
 	var system syscall.Errno
-	r, text := policy.Result{Err: policy.ErrorSocket}, ""
+	r := policy.Result{Err: policy.ErrorSocket}
+	var text string
 	switch {
 	case isAny(cause, nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired):
 		r = policy.Result{Status: 401}

@@ -22,7 +22,8 @@ func TestErrorsOfJetStream(t *testing.T) {
 		10059: "404", 10077: "full", 10047: "full", 10028: "full", 10002: "full", 10109: "disabled", 10039: "disabled",
 		10076: "disabled", 10054: "413", 10097: "413", 10008: "503", 10023: "503", 10118: "503", 10060: "400", 10071: "500",
 	} {
-		r := resultOf(parseAcknowledgment(fmt.Appendf(nil, `{"error":{"code":499,"err_code":%d,"description":"words"}}`, code)))
+		response := fmt.Appendf(nil, `{"error":{"code":499,"err_code":%d,"description":"words"}}`, code)
+		r := resultOf(parseAcknowledgment(response))
 		require.Equal(t, want, r.String(), code)
 		require.Contains(t, r.Text, fmt.Sprintf("JetStream error %d (499): words", code))
 		require.NoError(t, r.Cause, "there was a response")

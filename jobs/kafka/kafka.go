@@ -28,6 +28,7 @@ import (
 // sender delivers to one topic.
 type sender struct {
 	client   *kgo.Client
+	large    func() (*kgo.Client, error) // a client for records of more than maxShared bytes
 	single   func() (*kgo.Client, error) // a client that has one record at a time, so it is alone in its batch
 	failure  atomic.Pointer[error]       // the last one of a connection or request
 	topic    string
@@ -104,18 +105,23 @@ func Open(p *destination.Properties, o destination.ClientOptions) (destination.S
 		kgo.RequestTimeoutOverhead(5 * time.Second), // then the connection is closed
 	}
 	open := func(own ...kgo.Opt) (*kgo.Client, error) { return kgo.NewClient(slices.Concat(options, own)...) }
-	s.single = sync.OnceValues(func() (*kgo.Client, error) {
-		most := int32(s.maxBytes + batchHead) //nolint:gosec // megabytes
-		return open(kgo.MaxBufferedRecords(1), kgo.ProducerBatchMaxBytes(most))
+	most := int32(s.maxBytes + batchHead)
+	largest := []kgo.Opt{kgo.ProducerBatchMaxBytes(most), kgo.BrokerMaxWriteBytes(most + 64<<10)}
+	s.single = sync.OnceValues(func() (*kgo.Client, error) { return open(append(largest, kgo.MaxBufferedRecords(1))...) })
+	s.large = sync.OnceValues(func() (*kgo.Client, error) {
+		return open(append(largest, kgo.MaxBufferedBytes(64<<20))...)
 	})
-	// Event Hubs closes the connection at 1,046,528 bytes. A record that is larger than these batches goes to single.
+	// Event Hubs closes the connection at 1,046,528 bytes. A record that is larger than these batches goes to large.
 	var err error
 	if s.client, err = open(kgo.MaxBufferedRecords(10_000), kgo.MaxBufferedBytes(64<<20),
-		kgo.ProducerBatchMaxBytes(256<<10), kgo.BrokerMaxWriteBytes(1_000_000)); err != nil {
+		kgo.ProducerBatchMaxBytes(maxShared), kgo.BrokerMaxWriteBytes(1_000_000)); err != nil {
 		return nil, fmt.Errorf("cannot use the settings: %w", err)
 	}
 	return s, nil
 }
+
+// maxShared bounds the bytes of records that share a request.
+const maxShared = 256 << 10
 
 // errToken is that there are no credentials to send.
 var errToken = errors.New("no access token")
@@ -130,16 +136,23 @@ func (s *sender) Send(ctx context.Context, m *destination.Message) destination.R
 			Text: "the event is no CloudEvent in JSON",
 		}
 	}
-	if size := batchSize(r); size > s.maxBytes {
+	size := batchSize(r)
+	if size > s.maxBytes {
 		return destination.Result{Result: policy.Result{Status: 413}, Text: fmt.Sprintf("the record has %d bytes, and at "+
 			"most %d are allowed: send smaller events, or raise maxMessageSizeInKilobytes and the topic's max.message.bytes",
 			size, s.maxBytes)}
 	}
-	err = s.produce(ctx, s.client, r)
+	client := s.client
+	if size > maxShared {
+		if client, err = s.large(); err != nil {
+			return s.result(ctx, err)
+		}
+	}
+	err = s.produce(ctx, client, r, false)
 	if code, ok := errors.AsType[*kerr.Error](err); ok && slices.Contains(blamesBatch, code) {
 		var single *kgo.Client
 		if single, err = s.single(); err == nil {
-			err = s.produce(ctx, single, r)
+			err = s.produce(ctx, single, r, true)
 		}
 	}
 	return s.result(ctx, err)
@@ -148,14 +161,14 @@ func (s *sender) Send(ctx context.Context, m *destination.Message) destination.R
 // blamesBatch has the errors that another record may have caused: franz-go returns them for the whole partition.
 var blamesBatch = []*kerr.Error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.CorruptMessage}
 
-func (s *sender) produce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
+func (s *sender) produce(ctx context.Context, client *kgo.Client, r *kgo.Record, alone bool) error {
 	before, done := s.failure.Load(), make(chan error, 1)
 	promise := func(_ *kgo.Record, err error) { done <- err }
-	if client == s.client {
+	if alone {
+		client.Produce(ctx, r, promise)
+	} else {
 		// The end of one record's context would end the request and the partition's other records.
 		client.TryProduce(context.WithoutCancel(ctx), r, promise)
-	} else {
-		client.Produce(ctx, r, promise)
 	}
 	var err error
 	select {
@@ -184,8 +197,8 @@ func (s *sender) OnBrokerE2E(m kgo.BrokerMetadata, _ int16, e kgo.BrokerE2E) {
 	s.OnBrokerConnect(m, 0, nil, e.Err())
 }
 
-// Look checks that the topic exists and the credentials are right, by a request of metadata.
-func (s *sender) Look(ctx context.Context) destination.Result {
+// Check checks that the topic exists and the credentials are right, by a request of metadata.
+func (s *sender) Check(ctx context.Context) destination.Result {
 	req, asked := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic() // by default, it creates no topic
 	asked.Topic = &s.topic
 	req.Topics = append(req.Topics, asked)
@@ -199,7 +212,9 @@ func (s *sender) Look(ctx context.Context) destination.Result {
 // Close closes the connections.
 func (s *sender) Close() {
 	s.client.Close()
-	if single, err := s.single(); err == nil {
-		single.Close()
+	for _, open := range []func() (*kgo.Client, error){s.single, s.large} {
+		if client, err := open(); err == nil {
+			client.Close()
+		}
 	}
 }

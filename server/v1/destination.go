@@ -43,19 +43,14 @@ func (m *Handlers) destination(found *problems, s, stored *catalog.SubscriptionS
 		found.validation(mistakes)
 		return
 	}
-	s.Destination = divided.KeepSecrets(stored.Destination)
+	s.Destination = divided.KeepSecrets(stored.Destination, s.OAuth2 != nil)
+	if lost := s.Destination.LostSecret(stored.Destination); lost != "" {
+		found.Value("destination.properties."+lost, "is required again: the target has changed")
+	}
 	found.validation(s.Destination.Mistakes(destination.Surroundings{
 		Attributes: s.DeliveryAttributes, Schema: s.WithDefaults(t).EventDeliverySchema, OAuth2: s.OAuth2 != nil,
 		Allow: m.Allow, AllowHTTP: m.AllowHTTP,
 	}))
-}
-
-// destinationValidation is the default of endpointValidation for a type. "" if nothing shows that an entity exists.
-func destinationValidation(t destination.Type) catalog.EndpointValidation {
-	if slices.Contains(spec.Find(spec.Subscription, "endpointValidation").Of, t) {
-		return catalog.ValidationRequired
-	}
-	return ""
 }
 
 // absent rejects settings that are set.
@@ -75,10 +70,10 @@ func (p *problems) absent(s *catalog.SubscriptionSpec, which func(*spec.Setting)
 	}
 }
 
-// look checks that a new target exists and accepts its credentials, as far as its protocol can show that without a
-// message. The rejection is that of a failed handshake.
-func (m *Handlers) look(ctx context.Context, topic, name string, s *catalog.SubscriptionSpec) error {
-	if m.Look == nil || s.Destination.IsWebHook() || s.EndpointValidation == catalog.ValidationSkip {
+// checkTarget checks that a new target exists and accepts its credentials, as far as its protocol can show that without
+// a message. The rejection is that of a failed handshake.
+func (m *Handlers) checkTarget(ctx context.Context, topic, name string, s *catalog.SubscriptionSpec) error {
+	if m.Check == nil || s.Destination.IsWebHook() || s.EndpointValidation == catalog.ValidationSkip {
 		return nil
 	}
 	stored, err := m.storedSpec(ctx, topic, name)
@@ -89,7 +84,7 @@ func (m *Handlers) look(ctx context.Context, topic, name string, s *catalog.Subs
 	if err != nil || reflect.DeepEqual(stored.Destination, s.Destination) && reflect.DeepEqual(stored.Connection, by) {
 		return nil //nolint:nilerr // Put reports it
 	}
-	result := m.Look(ctx, m.Parts.Clock.Now(), s.Destination, &by)
+	result := m.Check(ctx, m.Parts.Clock.Now(), s.Destination, &by)
 	if result.Err == policy.ErrorNone && (result.Status == 0 || result.Status < http.StatusMultipleChoices) {
 		return nil
 	}

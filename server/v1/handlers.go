@@ -35,15 +35,15 @@ type Handlers struct {
 	// The rest is as in Options of package server.
 	DefaultValidation func(host string) catalog.EndpointValidation
 	ValidationWait    time.Duration
-	Look              Look
+	Check             Check
 	LeastKeyBytes     int // of access keys that a file declares, see spec.KeyProblem
 	Log               *slog.Logger
 
 	declaredPolicies map[string]*policy.Policy // those of a configuration that is compared
 }
 
-// Look checks that the target of a destination exists and accepts its credentials; see jobs.Engine.Look.
-type Look func(context.Context, time.Time, *destination.Destination, *endpointconf.Connection) destination.Result
+// Check checks that the target of a destination exists and accepts its credentials; see jobs.Engine.Check.
+type Check func(context.Context, time.Time, *destination.Destination, *endpointconf.Connection) destination.Result
 
 // problems are the mistakes in one request, with checks of the management operations.
 type problems struct{ api.Problems }

@@ -98,7 +98,7 @@ func (m *Handlers) patch(
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if err := m.look(ctx, topic, name, &spec); err != nil {
+	if err := m.checkTarget(ctx, topic, name, &spec); err != nil {
 		return nil, nil, false, err
 	}
 	when = append(slices.Clone(when), postgres.Condition{Versions: []postgres.Version{before.Version}})
@@ -123,7 +123,10 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 		ClientCertificate struct{ Certificate *string }
 		OAuth2            struct{ TokenURL, ClientID *string }
 		MessageFormat     json.RawMessage
-		Destination       *struct{ EndpointType destination.Type }
+		Destination       *struct {
+			EndpointType destination.Type
+			Properties   struct{ ResourceID, ConnectionString *string }
+		}
 	}
 	_ = json.Unmarshal(patch, &named) // DecodeStrictly has accepted it
 	if named.EndpointURL != nil && *named.EndpointURL != stored.EndpointURL {
@@ -144,6 +147,13 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 			stored.Destination, stored.EndpointValidation, stored.EndpointURL = nil, "", "" // belong to the other type
 		}
 		stored.Destination = stored.Destination.WithoutSecrets() // kept if the patch has none, see KeepSecrets
+		if named := next.Properties; stored.Destination != nil && (named.ResourceID != nil || named.ConnectionString != nil) {
+			p := stored.Destination.Properties // a copy; both name the whole target
+			p.Endpoint, p.EntityName, p.QueueName = "", "", ""
+			if named.ConnectionString != nil {
+				p.ResourceID, p.SharedAccessKeyName = "", ""
+			}
+		}
 	}
 	stored.Connection = dropSecrets(stored.Connection, named.OAuth2.TokenURL, named.OAuth2.ClientID,
 		named.ClientCertificate.Certificate)
@@ -153,6 +163,9 @@ func patched(stored catalog.SubscriptionSpec, patch json.RawMessage) (after cata
 	}
 	if mode := named.DeliveryConfiguration.DeliveryMode; mode != nil && (*mode == catalog.ModeQueue) != stored.Pulled() {
 		stored.DeliveryConfiguration, stored.EndpointValidation = nil, "" // belong to the other mode
+		if *mode == catalog.ModeQueue {
+			stored.Destination = nil
+		}
 	}
 	names := func(object map[string]json.RawMessage, name string) bool { _, found := object[name]; return found }
 	queue := named.DeliveryConfiguration.Queue

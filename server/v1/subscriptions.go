@@ -284,7 +284,9 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 			},
 		}
 	}
-	effective.MaxEventsPerBatch, effective.PreferredBatchSizeInKilobytes = &batch.MaxEvents, &batch.PreferredKilobytes
+	if s.Destination.Type().Batches() {
+		effective.MaxEventsPerBatch, effective.PreferredBatchSizeInKilobytes = &batch.MaxEvents, &batch.PreferredKilobytes
+	}
 	effective.ResponseTimeoutInSeconds = new(int(time.Duration(rules.Policy.AckTimeout).Seconds()))
 	effective.HonorRetryAfter = &rules.Policy.HonorRetryAfter
 	effective.ProbationAction = &rules.Policy.Probation.Action

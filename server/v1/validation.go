@@ -52,13 +52,10 @@ func baseOf(ctx context.Context) string {
 // defaultValidation is the default of endpointValidation for an endpoint. Chat and paging services know no handshake.
 func (m *Handlers) defaultValidation(s *catalog.SubscriptionSpec) catalog.EndpointValidation {
 	if !s.Destination.IsWebHook() {
-		return catalog.ValidationRequired // see look
+		return catalog.ValidationRequired // see checkTarget
 	}
 	if s.MessageFormat.IsMessage() {
 		return catalog.ValidationSkip
-	}
-	if !s.Destination.IsWebHook() {
-		return destinationValidation(s.Destination.Type())
 	}
 	if u, err := url.Parse(s.EndpointURL); err == nil && m.DefaultValidation != nil {
 		return m.DefaultValidation(u.Hostname())
@@ -91,7 +88,7 @@ func SkipLocal(allowed []netip.Prefix) func(host string) catalog.EndpointValidat
 func (m *Handlers) put(
 	ctx context.Context, topic *catalog.Topic, name string, spec catalog.SubscriptionSpec, when ...postgres.Condition,
 ) (*catalog.Subscription, bool, error) {
-	if err := m.look(ctx, topic.Name, name, &spec); err != nil {
+	if err := m.checkTarget(ctx, topic.Name, name, &spec); err != nil {
 		return nil, false, err
 	}
 	sub, made, err := m.Parts.Subscriptions.Put(ctx, topic.Name, name, spec, when...)

@@ -65,7 +65,7 @@ type Setting struct {
 
 // Text is Help, which begins with the types of destinations that have the setting if others do not.
 func (s *Setting) Text() string {
-	if s.Section != Destination || s.Of == nil {
+	if s.Of == nil {
 		return s.Help
 	}
 	if slices.Equal(s.Of, azure) {

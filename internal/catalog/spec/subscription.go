@@ -247,10 +247,12 @@ var Subscription = []Setting{
 		Name: "endpointValidation", Section: Endpoint, Of: validated, Label: "Validation", Kind: Choice,
 		Choices: []string{"required", "skip"}, Default: "required",
 		Help: "required: a new endpoint must pass the validation handshake before the first delivery; saving waits up to " +
-			"15 s for it. skip: an operator is responsible for the endpoint.",
+			"15 s for it. Of a queue, Kafka or NATS, the target must exist and accept the credentials. skip: an operator is " +
+			"responsible for the endpoint.",
 	},
 	{
-		Name: "endpointKind", Section: Endpoint, Label: "Kind", Kind: Choice, Default: "webhook",
+		Name: "endpointKind", Section: Endpoint, Label: "Kind", Kind: Choice,
+		Default: "webhook; azure-resource for another destination than WebHook",
 		Choices: []string{string(policy.KindWebhook), string(policy.KindAzureResource)},
 		Help:    "Column of the retry policy's status table.",
 	},
@@ -286,12 +288,12 @@ var Subscription = []Setting{
 		Name: "maxEventsPerBatch", Section: Delivery, Of: batched, Label: "Events per batch", Kind: Whole, Min: 1,
 		Max: 5000, Azure: true,
 		Help:    "Most events in one request. More than 1 delivers batches. postrider does not wait for a batch to fill.",
-		Default: "1; 10 if only preferredBatchSizeInKilobytes is set",
+		Default: "1; 10 if only preferredBatchSizeInKilobytes is set; 100 for EventHub",
 	},
 	{
 		Name: "preferredBatchSizeInKilobytes", Section: Delivery, Of: batched, Label: "Batch size (KiB)", Kind: Whole,
 		Min: 1, Max: 1024,
-		Azure: true, Aliases: []string{"pref-batch-size-kb"}, Default: "64 if batches are on",
+		Azure: true, Aliases: []string{"pref-batch-size-kb"}, Default: "64 if batches are on; 192 for EventHub",
 		Help: "Target size of a batch's body in KiB. A larger single event is sent alone.",
 	},
 	{

@@ -90,6 +90,7 @@ func TestReadApplyOfTemplates(t *testing.T) {
 			notes: []string{
 				"bus: deliveryWithResourceIdentity is not supported: deliveries have no token of Azure's",
 				"bus: the file has no key of its ServiceBusQueue: use --connection-string bus=FILE",
+				"relay: the file has no key of its HybridConnection: use --connection-string relay=FILE",
 				"f: omitted, because endpointType AzureFunction is not supported; use --endpoint f=URL with the URL of the " +
 					"function's HTTP trigger",
 				"alert: omitted, because endpointType MonitorAlert is not supported; use --endpoint alert=URL",

@@ -190,7 +190,7 @@ func (a *azureReader) destination(d rest.Object, connectionString string) bool {
 		properties := present(d, "resourceId", "queueName", "queueMessageTimeToLiveInSeconds")
 		if connectionString != "" {
 			properties["connectionString"] = connectionString
-		} else if kind != string(destination.HybridConnection) {
+		} else {
 			a.note("the file has no key of its %s: use --connection-string %s=FILE", kind, a.name)
 		}
 		d["destination"] = rest.Object{"endpointType": kind, "properties": properties}

@@ -92,7 +92,8 @@ func addressed(settings rest.Object) error {
 	case endpoint == "":
 		return nil
 	case rest.ValueAt(settings, "destination") == nil && id:
-		return terminal.Usagef("--endpoint %s is the id of a resource: add --endpoint-type, such as servicebusqueue", endpoint)
+		return terminal.Usagef("--endpoint %s is the id of a resource: add --endpoint-type, such as servicebusqueue",
+			endpoint)
 	case kind == "-" || kind == string(destination.WebHook):
 		return nil
 	case destination.Type(kind) == destination.Kafka:

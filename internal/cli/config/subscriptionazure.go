@@ -23,7 +23,7 @@ type azureFlags struct {
 
 	DeliveryIdentity             azureOnly `hidden:"" instead:"managed identities exist only in Azure; use --oauth2-token-url and the other --oauth2 flags"`
 	DeliveryIdentityEndpoint     azureOnly `hidden:"" instead:"managed identities exist only in Azure; use --endpoint"`
-	DeliveryIdentityEndpointType azureOnly `hidden:"" instead:"managed identities exist only in Azure; use --endpoint"`
+	DeliveryIdentityEndpointType azureOnly `hidden:"" instead:"managed identities exist only in Azure; use --endpoint-type with a key"`
 	DeadletterIdentity           azureOnly `hidden:"" name:"deadletter-identity" instead:"managed identities exist only in Azure; use --deadletter-endpoint alone"`
 	DeadletterIdentityEndpoint   azureOnly `hidden:"" name:"deadletter-identity-endpoint" instead:"managed identities exist only in Azure; use --deadletter-endpoint"`
 

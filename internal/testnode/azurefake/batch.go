@@ -54,7 +54,7 @@ func (e *entity) messagesOf(r *http.Request, rest string, body []byte) ([]Messag
 	}
 	var items []json.RawMessage
 	if err := json.Unmarshal(body, &items); err != nil || !utf8.Valid(body) || len(items) == 0 {
-		return nil, 0, fmt.Errorf("the body must be a JSON array in UTF-8 with at least one message: %v", err)
+		return nil, 0, fmt.Errorf("the body must be a JSON array in UTF-8 with at least one message: %w", err)
 	}
 	var messages []Message
 	total := 0
