@@ -11,7 +11,7 @@ import (
 // Secrets are kept for the same target and credentials only, and not beside others.
 func TestKeepSecrets(t *testing.T) {
 	t.Parallel()
-	no := false
+	no, plain, servers := false, "http://shop.servicebus.windows.net", []string{"b:9092"}
 	bus := destination.Properties{
 		Endpoint: "https://shop.servicebus.windows.net", EntityName: "orders", SharedAccessKeyName: "send",
 		PrimaryKey: "one", SecondaryKey: "two",
@@ -30,12 +30,12 @@ func TestKeepSecrets(t *testing.T) {
 		"without the name":    {sb, bus, false, func(p *destination.Properties) { p.SharedAccessKeyName = "" }, true},
 		"another name":        {sb, bus, false, func(p *destination.Properties) { p.SharedAccessKeyName = "other" }, false},
 		"another host":        {sb, bus, false, func(p *destination.Properties) { p.Endpoint = "https://evil.test" }, false},
-		"without TLS":         {sb, bus, false, func(p *destination.Properties) { p.Endpoint = "http" + bus.Endpoint[5:] }, false},
+		"without TLS":         {sb, bus, false, func(p *destination.Properties) { p.Endpoint = plain }, false},
 		"a token instead":     {sb, bus, true, func(*destination.Properties) {}, false},
 		"a listener's token":  {relay, bus, true, func(*destination.Properties) {}, true},
 		"a broker":            {kafka, broker, false, func(*destination.Properties) {}, true},
 		"another mechanism":   {kafka, broker, false, func(p *destination.Properties) { p.SASLMechanism = "none" }, false},
-		"a broker's other":    {kafka, broker, false, func(p *destination.Properties) { p.Servers = []string{"b:9092"} }, false},
+		"other servers":       {kafka, broker, false, func(p *destination.Properties) { p.Servers = servers }, false},
 		"a broker, plain":     {kafka, broker, false, func(p *destination.Properties) { p.TLS = &no }, false},
 		"only the second key": {sb, bus, false, func(p *destination.Properties) { p.SecondaryKey = "new" }, false},
 	} {
