@@ -28,8 +28,8 @@ COMMENT ON COLUMN postrider.topics.relay IS
 CREATE VIEW postrider.event_subscriptions AS
 SELECT t.name AS topic, s.name AS subscription, s.endpoint_base_url,
        coalesce(s.settings ->> 'endpointKind',
-                CASE o.destination WHEN 'WebHook' THEN 'webhook' ELSE 'azure-resource' END) AS endpoint_kind, s.event_delivery_schema,
-       s.retry_policy,
+                CASE o.destination WHEN 'WebHook' THEN 'webhook' ELSE 'azure-resource' END) AS endpoint_kind,
+       s.event_delivery_schema, s.retry_policy,
        postrider_internal.max_attempts(o.attempts, p) AS max_delivery_attempts,
        postrider_internal.time_to_live(o.minutes, t.event_retention_in_days, p) AS event_time_to_live_in_minutes,
        coalesce(o.settings -> 'filter', '{}') AS filter,
