@@ -295,12 +295,13 @@ func unusable(port int) string {
 }
 
 // boot starts the postmaster and waits until it accepts connections. It retries what ends by itself: a server of a
-// killed run, or sessions of a killed postmaster.
+// killed run, or sessions of a killed postmaster, which hold its port until they have closed it.
 func (s *Server) boot(ctx context.Context) error {
 	if err := s.write(s.file("data/postgresql.conf"), config(s.opts, s.port)); err != nil {
 		return fmt.Errorf("write settings: %w", err)
 	}
-	passing := regexp.MustCompile(`lock file ".*" already exists|pre-existing shared memory block`)
+	passing := regexp.MustCompile(`lock file ".*" already exists|pre-existing shared memory block|` +
+		`could not bind .*: Address already in use`)
 	for end := time.Now().Add(lockDeadline); ; {
 		log, err := s.bootOnce(ctx)
 		if err == nil {

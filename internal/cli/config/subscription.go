@@ -152,9 +152,9 @@ type subscriptionCreateCmd struct {
 
 // Help is shown by subscription create --help.
 func (subscriptionCreateCmd) Help() string {
-	return `With --delivery-mode Queue, consumers receive the events and there is no endpoint. Otherwise a webhook must pass
-the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags of the
-Azure CLI have the same syntax. You can also separate the values of a list by commas, or repeat the flag.
+	return `With --delivery-mode Queue, consumers receive the events and there is no endpoint. Otherwise a webhook must
+pass the validation handshake first, see docs/guides/receive.md, unless you set --endpoint-validation skip. Flags of
+the Azure CLI have the same syntax. You can also separate the values of a list by commas, or repeat the flag.
 
 Another --endpoint-type than webhook delivers to a service of Azure, or to a broker. --endpoint is then the id of the
 resource, or the URL of its namespace. Keys and passwords come from files and are not shown again.
