@@ -261,10 +261,11 @@ func TestKafkaBatch(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	for i := range 8 {
 		ctx, id := t.Context(), fmt.Sprint("member", i)
-		if i == 3 {
-			id = "rejected"
-		} else if i == 0 {
+		switch i {
+		case 0:
 			ctx, id = gone, "gone"
+		case 3:
+			id = "rejected"
 		}
 		began := make(chan struct{}, 1)
 		results = append(results, goSend(waiting{ctx, began}, s, event("k", id)))

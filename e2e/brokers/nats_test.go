@@ -86,10 +86,10 @@ type natsDialer struct {
 	asked  chan struct{}
 }
 
-type natsRejected struct{ address string }
+type natsRejectedError struct{ address string }
 
-func (e natsRejected) Error() string { return "address " + e.address + " must not be called" }
-func (natsRejected) Rejected() bool  { return true }
+func (e natsRejectedError) Error() string { return "address " + e.address + " must not be called" }
+func (natsRejectedError) Rejected() bool  { return true }
 
 func (d *natsDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d.dials.Add(1)
@@ -105,7 +105,7 @@ func (d *natsDialer) dial(ctx context.Context, network, address string) (net.Con
 		}
 	}
 	if rejected := d.reject.Load(); rejected != nil && *rejected == address {
-		return nil, natsRejected{address}
+		return nil, natsRejectedError{address}
 	}
 	return new(net.Dialer).DialContext(ctx, network, strings.Replace(address, "example.com", "127.0.0.1", 1))
 }
