@@ -61,6 +61,21 @@ func TestEventHubBatchesByPartitionKey(t *testing.T) {
 	require.Len(t, requests, 3)
 }
 
+// Messages of a batch to Service Bus have one session: a partitioned entity rejects others.
+func TestServiceBusBatchesBySession(t *testing.T) {
+	t.Parallel()
+	tn, fake := setup(t), newAzure(t)
+	addEntity(fake, destination.ServiceBusQueue, "orders")
+	subscribe(t, tn, "all", "", both(toAzure(fake.URL(), destination.ServiceBusQueue, "orders"), both(batching(10, 64),
+		attributes(dynamic("SessionId", "data.customer"), dynamic("CorrelationId", "id")))))
+	publishBody(t, tn, jsonType, "["+eventGridBody("1", `{"customer":"a"}`)+","+eventGridBody("2", `{"customer":"b"}`)+","+
+		eventGridBody("3", `{"customer":"a"}`)+"]")
+	tn.Start(t)
+	tn.BecomeRows(t, 3, "deliveries", "state = 'delivered' AND attempts = 1")
+	require.Equal(t, 2, fake.Requests("orders"), "one for each session, whatever the other properties")
+	require.Empty(t, fake.Violations())
+}
+
 // The partition key changes after a batch was cut: members with another value leave it.
 func TestEventHubPartitionKeyIsSetLater(t *testing.T) {
 	t.Parallel()

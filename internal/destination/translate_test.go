@@ -54,6 +54,7 @@ var translations = []struct {
 	},
 	{queue, 413, storage("RequestBodyTooLarge", "Too large."), "413", ""},
 
+	{sb, 403, detail("403", "The queue has reached its maximum size limit."), "full", ""}, // no message is too large
 	{
 		sb, 403, detail("403", "The maximum entity size has been reached or exceeded for Queue: 'shop:orders'. QuotaType: "+
 			"EntitySize"), "full", "Service Bus responded 403: The maximum entity size has been reached or exceeded for Queue",

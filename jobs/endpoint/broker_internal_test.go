@@ -203,6 +203,16 @@ func TestBrokerClientsAreClosed(t *testing.T) {
 	}
 }
 
+// A node that has stopped opens no client, which nothing would close.
+func TestBrokerClientsAfterTheStop(t *testing.T) {
+	t.Parallel()
+	c := newBrokerClient(t, Options{})
+	c.CloseIdle()
+	_, err := c.outcome(t, kafka("orders", ""))
+	require.ErrorIs(t, err, ErrInterrupted)
+	require.Empty(t, c.opened)
+}
+
 // The least recently used client makes place for another, unless it is in use.
 func TestBrokerClientsAreBounded(t *testing.T) {
 	t.Parallel()
