@@ -44,11 +44,12 @@ var faultProgram = sync.OnceValues(func() (string, error) {
 
 // faultFleet is a database, the nodes on it, publishers and endpoints.
 type faultFleet struct {
-	t     *testing.T
-	db    *database
-	sink  *faultSink
-	load  *faultLoad
-	watch *faultWatch
+	t       *testing.T
+	db      *database
+	program string // of the nodes that start
+	sink    *faultSink
+	load    *faultLoad
+	watch   *faultWatch
 
 	period atomic.Int32 // the kill that is being made
 	mu     sync.Mutex
@@ -88,10 +89,20 @@ type faultKill struct {
 	next, takenUp time.Duration
 }
 
-// newFaultFleet starts nodes, makes a topic with all destinations and publishes.
+// newFaultFleet starts nodes that can be killed at failpoints, creates a topic with all destinations and publishes.
 func newFaultFleet(t *testing.T, db *database, nodes int, shape faultShape) *faultFleet {
 	t.Helper()
-	f := &faultFleet{t: t, db: db, slots: make([]*faultNode, nodes), began: time.Now(), out: t.Output()}
+	binary, err := faultProgram()
+	require.NoError(t, err)
+	return newFleetOf(t, db, binary, nodes, shape)
+}
+
+// newFleetOf is newFaultFleet with nodes of another program.
+func newFleetOf(t *testing.T, db *database, binary string, nodes int, shape faultShape) *faultFleet {
+	t.Helper()
+	f := &faultFleet{
+		t: t, db: db, program: binary, slots: make([]*faultNode, nodes), began: time.Now(), out: t.Output(),
+	}
 	for slot := range f.slots {
 		f.start(slot, queue.PointReclaim)
 	}
@@ -138,8 +149,6 @@ func (f *faultFleet) subscribe() (key string) {
 // launch runs a node that dies at the point after a signal, or at once if armed.
 func (f *faultFleet) launch(point string, armed bool) (n *faultNode, ready string) {
 	f.t.Helper()
-	binary, err := faultProgram()
-	require.NoError(f.t, err)
 	dir := f.t.TempDir()
 	ready, n = filepath.Join(dir, "ready.json"),
 		&faultNode{point: point, armed: armed, fired: filepath.Join(dir, "failpoint")}
@@ -148,7 +157,7 @@ func (f *faultFleet) launch(point string, armed bool) (n *faultNode, ready strin
 	if armed {
 		env = append(env, "POSTRIDER_FAILPOINT_ARMED=1")
 	}
-	n.process = startProcess(f.t, env, binary, "serve", "--listen", "127.0.0.1:0", "--ready-file", ready,
+	n.process = startProcess(f.t, env, f.program, "serve", "--listen", "127.0.0.1:0", "--ready-file", ready,
 		"--max-conns", "4")
 	n.token = testAdminToken
 	return n, ready

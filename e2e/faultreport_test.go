@@ -99,6 +99,9 @@ func (f *faultFleet) report(v ledger.Verdict) string {
 
 // spread is the median and the longest of some times.
 func spread(times []time.Duration) string {
+	if len(times) == 0 {
+		return "no kill"
+	}
 	slices.Sort(times)
 	return fmt.Sprintf("%.1f s, at most %.1f s", times[len(times)/2].Seconds(), times[len(times)-1].Seconds())
 }
