@@ -14,15 +14,16 @@ var previous = flag.String("previous", "", "program of an earlier commit, which 
 
 // While events are published, the schema is migrated and two nodes are replaced one after the other, as
 // docs/operate/backup-and-upgrade.md says. Nothing is lost, and no request is repeated: a node that stops waits for its
-// requests. Without -previous, the nodes restart with the same program.
+// requests. Without -previous, the nodes restart with the same program. With -faults they go back to the earlier program
+// and forth again, nine times more.
 func TestFaultUpgrade(t *testing.T) {
 	t.Parallel()
-	old, db, shape := program, emptyDatabase(t), gentleLoad
+	old, db, shape, rounds, events := program, emptyDatabase(t), gentleLoad, 1, int64(unfinishedAtKill)
 	if *previous != "" {
 		old = *previous
 	}
 	if *faults {
-		shape = heavyLoad
+		shape, rounds, events = heavyLoad, 19, 5_000
 	}
 	up := startProcess(t, db.env(), old, "migrate", "up")
 	require.Zero(t, up.wait(), up.stderr.String())
@@ -31,12 +32,14 @@ func TestFaultUpgrade(t *testing.T) {
 		f.out = os.Stderr
 	}
 	db.migrate()
-	f.program = program
-	for slot := range f.slots {
-		f.enoughUnfinished()
-		f.replace(slot)
-		accepted := f.load.acked.Load()
-		eventually(t, "publishers continue", func() bool { return f.load.acked.Load() > accepted+unfinishedAtKill })
+	for round := range rounds {
+		f.program = []string{program, old}[round%2]
+		for slot := range f.slots {
+			f.enoughUnfinished()
+			f.replace(slot)
+			accepted := f.load.acked.Load()
+			eventually(t, "publishers continue", func() bool { return f.load.acked.Load() > accepted+events })
+		}
 	}
 	f.enoughUnfinished()
 	f.end(patience)
