@@ -145,7 +145,7 @@ func cpuSeconds(postgres int, processes map[int]string) map[string]float64 {
 		switch {
 		case err != nil: // the process has ended
 		case name != "":
-			seconds[name] = stat.CPUTime()
+			seconds[name] += stat.CPUTime()
 		case postgres != 0 && p.PID == postgres:
 			seconds["postgres"] += stat.CPUTime() + float64(stat.CUTime+stat.CSTime)/100 // ticks per second
 		case postgres != 0 && stat.PPID == postgres:

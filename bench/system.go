@@ -41,9 +41,10 @@ type system struct {
 	databaseURL string
 	database    *pgdev.Server // nil if the database is the user's
 	conn        *pgx.Conn
-	environment []string // of nodes
-	nodes       []*child // the first is the service
-	api, token  string   // of the service
+	environment []string       // of nodes
+	nodes       []*child       // the first is the service
+	apart       map[int]string // sessions whose CPU time is not PostgreSQL's, with the name of that time
+	api, token  string         // of the service
 	client      http.Client
 	sink        *receiver
 	published   *ledger.Ledger
@@ -58,7 +59,7 @@ func withSystem(ctx context.Context, p *program, databaseURL, label string, c *c
 	running, fail := context.WithCancelCause(ctx)
 	s := &system{
 		ctx: running, fail: fail, program: p, label: label, databaseURL: databaseURL, suffix: "-" + newRunID(),
-		client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: parallelChanges}},
+		apart: map[int]string{}, client: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: parallelChanges}},
 	}
 	c.Command, c.Machine = p.command, thisMachine()
 	if databaseURL != "" {
@@ -155,7 +156,9 @@ func (s *system) cpu() map[string]float64 {
 	if s.database != nil {
 		postgres = s.database.PID()
 	}
-	return cpuSeconds(postgres, map[int]string{s.pid(): "service", os.Getpid(): "load"})
+	processes := map[int]string{s.pid(): "service", os.Getpid(): "load"}
+	maps.Copy(processes, s.apart)
+	return cpuSeconds(postgres, processes)
 }
 
 // settings is a JSON object.
