@@ -1,0 +1,36 @@
+package jobs
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSpacedTask: a task that takes a second runs every 21 s, one that takes a minute every 90 s, and a request ends
+// the pause.
+func TestSpacedTask(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration][]int{0: {0, 1, 2}, time.Second: {0, 21, 42}, time.Minute: {0, 90, 180}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			began, requested := time.Now(), make(chan struct{})
+			var runs []int // seconds after the start
+			l := loop{time.Second, requested, []task{{unbounded: true, spaced: true, run: func(context.Context) error {
+				runs = append(runs, int(time.Since(began).Seconds()))
+				time.Sleep(took)
+				return nil
+			}}}}
+			go l.repeat(ctx, slog.New(slog.DiscardHandler))
+			time.Sleep(time.Duration(want[2])*time.Second + took + time.Millisecond)
+			requested <- struct{}{}
+			synctest.Wait()
+			stop()
+			time.Sleep(took)
+			require.Equal(t, append(want, want[2]+int(took.Seconds())), runs)
+		})
+	}
+}
