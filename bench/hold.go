@@ -51,9 +51,9 @@ func (r *heldRun) exec(conn *pgx.Conn, sql string) {
 // reportQuery is an analytic query that takes $1 seconds; most of them it sleeps.
 const reportQuery = `
 WITH report AS MATERIALIZED (
-    SELECT topic, subscription, state, date_trunc('minute', created_at) AS minute, count(*) AS deliveries,
-           sum(attempts) AS attempts, max(finished_at - created_at) AS longest,
-           percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM finished_at - created_at)) AS p99
+    SELECT topic, subscription, state, date_trunc('minute', published_at) AS minute, count(*) AS deliveries,
+           sum(attempts) AS attempts, max(finished_at - published_at) AS longest,
+           percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM finished_at - published_at)) AS p99
       FROM postrider.deliveries GROUP BY 1, 2, 3, 4
 )
 SELECT (SELECT sum(deliveries) FROM report),

@@ -43,6 +43,7 @@ func TestWrongUsage(t *testing.T) {
 		"failing --percent 100":             "--percent 100: must be 0 to 99",
 		"backlog --waits long":              `--waits must be one of "paused","scheduled"`,
 		"rates --nodes 1 --kill":            "--kill requires at least 2 --nodes",
+		"held --kind lock":                  `--kind must be one of "snapshot","queries","slot","none"`,
 		"noisy --topics 2000":               "there must be an event subscription for each topic",
 	} {
 		t.Run(args, func(t *testing.T) {

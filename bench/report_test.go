@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/xml"
 	"errors"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +101,38 @@ func TestNoisyPhases(t *testing.T) {
 	require.NoError(t, r.err(false))
 	require.ErrorContains(t, r.err(true), "throughput 0.7 >= 0.8: not met")
 	require.ErrorContains(t, r.err(true), "p99 50 <= 2: not met")
+}
+
+// TestHeldReport: a hold of 20 s from second 10 on, in two parts; then 10 s, of which the first two are slow.
+func TestHeldReport(t *testing.T) {
+	t.Parallel()
+	r := heldReport{Kind: "slot", Rate: 10, released: at(30)}
+	for i, phase := range []string{"before", "held", "held", "after"} {
+		r.Rows = append(r.Rows, &heldRow{
+			Phase: phase, Minute: float64(i) / 6, span: span{at(float64(10 * i)), at(float64(10*i + 10))},
+			used: map[string]float64{"service": 1, "postgres": float64(i), "load": 9}, tableState: tableState{Dead: 1000},
+		})
+	}
+	var arrivals []arrival
+	for i := range 400 { // 10/s
+		sent := float64(i)/10 + 0.05
+		took := map[bool]float64{true: 0.6, false: 0.2}[sent > 20 && sent < 32]
+		arrivals = append(arrivals, arrived(sent, sent+took))
+	}
+	r.addArrivals(arrivals)
+	require.Equal(t, []float64{10, 200, 100, 9.6}, []float64{
+		r.Rows[1].DeliveredPerSecond, r.Rows[1].Latency["p99"], r.Rows[1].CPU["service"], r.Rows[2].DeliveredPerSecond,
+	})
+	require.Equal(t, map[string]float64{
+		"delivered": 0.96, "p50": 3, "p99": 3, "serviceCpu": 1.042, "postgresCpu": 2.083,
+	}, r.Ratios)
+	require.Equal(t, 2.0, r.RecoveredSeconds, "the first 5 s without a slow event")
+
+	var svg strings.Builder
+	require.NoError(t, drawChart(&svg, []heldReport{r}))
+	require.NoError(t, xml.Unmarshal([]byte(svg.String()), new(any)), svg.String())
+	require.Contains(t, svg.String(), "slot: the p99 of the hold's last part is 3 times that of its first.")
+	require.Contains(t, svg.String(), `points="60.0,130.0 `, "200 of 600 ms before the hold")
 }
 
 func TestRatesReport(t *testing.T) {
