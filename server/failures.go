@@ -11,13 +11,15 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/postgres"
+	"postrider/jobs/publish"
 	"postrider/server/api"
 )
 
 // failureLogInterval limits the log lines of one SQLSTATE: an outage fails thousands of requests a second.
 const failureLogInterval = 10 * time.Second
 
-// failures limits how often database errors of one SQLSTATE are logged; "" is an error without one.
+// failures limits how often database errors of one SQLSTATE are logged; "" is an error without one, and "overload" an
+// OverloadError.
 type failures struct {
 	mu    sync.Mutex
 	kinds map[string]failureKind
@@ -59,12 +61,16 @@ func (s *Server) respondError(err error, c echo.Context) {
 		response = api.Reject(http.StatusInternalServerError, api.CodeInternal,
 			"internal error; the log has its cause under error id %s", id)
 	} else if isFailure(response.Status, state, err) {
+		what := "a request failed in the database"
+		if _, overload := errors.AsType[*publish.OverloadError](err); overload {
+			state, what = "overload", "a publish request was rejected: too many wait on this node"
+		}
 		if skipped, log := s.failures.take(state, time.Now()); log {
 			fields = append(fields, "status", response.Status)
 			if skipped > 0 {
 				fields = append(fields, "skipped", skipped)
 			}
-			s.log.Warn("a request failed in the database", fields...)
+			s.log.Warn(what, fields...)
 		}
 	}
 	if err := response.Write(c); err != nil {

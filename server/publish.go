@@ -96,17 +96,29 @@ func (s *Server) publishWith(credential *auth.Credential, p *protocol, c echo.Co
 	if err != nil {
 		return err
 	}
-	// The body is read before anything is acquired for it: a slow publisher occupies only its own connection.
+	size, err := api.BodySize(r, limit)
+	if err != nil {
+		return err
+	}
+	// A slow publisher keeps its memory until readTimeout.
+	memory, err := s.parts.Publisher.Reserve(r.Context(), topic, credential.Opens, int64(size))
+	if err != nil {
+		api.DiscardBody(r, limit)
+		return s.credentialError(r, topic, credential, err)
+	}
+	defer memory.Release()
 	body, err := api.ReadBody(r, limit)
 	if err != nil {
 		return err
 	}
-	// The events share the body's memory, which Publish does not keep.
+	// The events share the body's memory.
 	defer api.Free(body)
+	memory.Shrink(int64(body.Len()))
 	receipt, err := s.publishBetweenResets(r.Context(), publish.Publication{
 		Topic:          topic,
 		Authorize:      credential.Opens,
 		IdempotencyKey: key,
+		Memory:         api.Unpooled(body),
 		Parse: func(t *catalog.Topic) ([]event.Event, error) {
 			s.credentialOpened(r, topic, credential)
 			if err := p.check(t, r.Header); err != nil {

@@ -187,10 +187,21 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
+// Limits of a connection of HTTP/2. Bodies of requests that wait are not read: together they must leave room for those
+// that are read.
+const (
+	maxStreams      = 100
+	maxStreamBuffer = 64 << 10
+)
+
 // NewHTTPServer creates a server for addr with time limits, which net/http does not have by default.
 func NewHTTPServer(addr string, handler http.Handler) *http.Server {
 	return &http.Server{
 		Addr: addr, Handler: handler, MaxHeaderBytes: maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: maxStreamBuffer,
+			MaxReceiveBufferPerConnection: maxStreams * maxStreamBuffer,
+		},
 	}
 }

@@ -150,9 +150,10 @@ var (
 	publishGroups   = histogram(Node, "publish_group_events", "Events stored by one publish transaction.")
 	publishCommits  = histogram(Node, "publish_group_duration_seconds", "Duration of publish transactions.")
 	waitingRequests = gauge(Node, "waiting_publish_requests",
-		"Publish requests that wait for their commit. At 20,000 the node rejects further ones.")
+		"Publish requests that wait for memory or their commit. At 20,000 the node rejects further ones.")
 	waitingBytes = gauge(Node, "waiting_publish_bytes",
-		"Size of the bodies of waiting publish requests. At 64 MiB the node rejects further ones.")
+		"Memory for the bodies of publish requests that are read or stored. At 16 MiB of bodies above 64 KiB, or 8 MiB of "+
+			"others, further requests wait unread, up to 10 s.")
 	recordGroups  = histogram(Node, "record_flush_results", "Attempts recorded by one transaction.")
 	recordCommits = histogram(Node, "record_flush_duration_seconds",
 		"Duration of transactions that record attempts, including their retries.")

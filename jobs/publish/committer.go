@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// Requests of this many events have separate groups, so that no single event waits for them. Two such groups are
-	// stored at once: one uses the CPU while the other waits for the disk. A transaction for each request, four at once,
-	// stored 37,300 events/s, two groups 51,400 (and three 53,500).
+	// Requests of this many events, or above smallBody, have separate groups, so that no single event waits for them. Two
+	// such groups are stored at once: one uses the CPU while the other waits for the disk. A transaction for each request,
+	// four at once, stored 37,300 events/s, two groups 51,400 (and three 53,500).
 	largeEvents = 100
 	largeAtOnce = 2
 	// keyedAtOnce: while the keys of a large request are checked, another group is stored.
@@ -27,12 +27,11 @@ const (
 	groupEvents = 1000
 	// groupDeliveries are what a step of a route creates, in half a second.
 	groupDeliveries = routeStep
-	groupBytes      = 8 << 20
+	// groupBytes: pgx copies the bodies of a group twice.
+	groupBytes = 4 << 20
 
-	// Back-pressure: above these bounds, a publisher gets ErrUnavailable.
-	maxQueuedBytes    = 64 << 20
-	maxQueuedRequests = 20_000
-	maxQueuedTime     = 10 * time.Second
+	// maxQueuedTime is how long a request waits for its group, see also maxReserveTime.
+	maxQueuedTime = 10 * time.Second
 
 	commitTimeout = 15 * time.Second
 	commitTries   = 6
@@ -55,7 +54,7 @@ func (p *Publisher) queue(req *publishRequest) *postgres.Batcher[*publishRequest
 		return p.keyed
 	case req.routed:
 		return p.routed
-	case len(req.Receipt.Events) >= largeEvents:
+	case len(req.Receipt.Events) >= largeEvents || req.bytes > smallBody:
 		return p.large
 	default:
 		return p.small
@@ -64,13 +63,9 @@ func (p *Publisher) queue(req *publishRequest) *postgres.Batcher[*publishRequest
 
 // commitOrQueue returns when the request is stored, has failed, or was taken out of its queue because ctx ended.
 func (p *Publisher) commitOrQueue(ctx context.Context, req *publishRequest) error {
-	bytes, length := p.queuedBytes.Add(req.bytes), p.queuedRequests.Add(1)
-	defer func() {
-		p.queuedBytes.Add(-req.bytes)
-		p.queuedRequests.Add(-1)
-	}()
-	if bytes > maxQueuedBytes || length > maxQueuedRequests {
-		return fmt.Errorf("%w: too many publish requests wait for the database", postgres.ErrUnavailable)
+	defer p.queuedRequests.Add(-1)
+	if p.queuedRequests.Add(1) > maxQueuedRequests {
+		return tooManyRequests()
 	}
 	req.keyed = req.mayRepeat()
 	p.queue(req).Add(req)

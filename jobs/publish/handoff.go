@@ -54,17 +54,23 @@ func (h *handoff) work(req *publishRequest, i int, sub *catalog.Subscription) *q
 		return nil
 	}
 	if h.copyOf != e {
-		h.copyOf, h.copied = e, ownCopy(e)
+		h.copyOf, h.copied = e, ownCopy(e, req.keeps(e))
 	}
 	work := &queue.Work{SubscriptionID: sub.ID, Free: release}
 	work.SetMember(&queue.Member{SystemID: req.Receipt.SystemIDs[i], Event: *h.copied})
 	return work
 }
 
-// ownCopy is an event that shares no memory with the request that contains it.
-func ownCopy(e *event.Event) *event.Event {
+// keeps reports whether the body of an event may be kept without a copy: at least half of the memory is used then.
+func (p *Publication) keeps(e *event.Event) bool { return p.Memory > 0 && 2*len(e.Body) >= p.Memory }
+
+// ownCopy is an event that shares no memory with the request that contains it, except the body if that is kept. The
+// body is released before the rest.
+func ownCopy(e *event.Event, keepBody bool) *event.Event {
 	c := *e
-	c.Body = bytes.Clone(e.Body)
+	if !keepBody {
+		c.Body = bytes.Clone(e.Body)
+	}
 	rest := strings.Join([]string{c.ID, c.Type, c.Subject, c.Source, c.DataVersion, c.Trace.Parent, c.Trace.State}, "")
 	for _, s := range []*string{&c.ID, &c.Type, &c.Subject, &c.Source, &c.DataVersion, &c.Trace.Parent, &c.Trace.State} {
 		*s, rest = rest[:len(*s)], rest[len(*s):]

@@ -28,6 +28,9 @@ type Publication struct {
 	// IdempotencyKey names this publish. Another publish with the same key to the same topic, within 24 hours, stores
 	// nothing and gets the same response. 1 to MaxIdempotencyKey bytes; "" for none.
 	IdempotencyKey string
+	// Memory is the size in bytes of the memory that the events share, if it is never used again; 0 = it is, and Publish
+	// copies what it keeps.
+	Memory int
 }
 
 // Receipt is what was stored.

@@ -25,7 +25,8 @@ type Publisher struct {
 	// with an idempotency key, or of a topic that detects duplicates. waiting are those of keyed that met another
 	// transaction with the same key. They have a separate queue, so that they delay no other request.
 	small, large, routed, keyed, waiting *postgres.Batcher[*publishRequest]
-	queuedBytes, queuedRequests          atomic.Int64
+	queuedRequests                       atomic.Int64
+	bodies                               *bodies
 
 	routes     *postgres.Batcher[*routeRequest]
 	optimistic int // optimisticTries
@@ -70,7 +71,7 @@ func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
 		small: postgres.NewGatheringBatcher[*publishRequest](gathering), large: postgres.NewBatcher[*publishRequest](),
 		routed: postgres.NewBatcher[*publishRequest](), keyed: postgres.NewBatcher[*publishRequest](),
 		waiting: postgres.NewBatcher[*publishRequest](), routes: postgres.NewBatcher[*routeRequest](),
-		optimistic: optimisticTries, stepLimit: routeStep, stepBytes: routeBytes,
+		bodies: newBodies(), optimistic: optimisticTries, stepLimit: routeStep, stepBytes: routeBytes,
 		groups:     postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, groupEvents),
 		commitTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
 	}
@@ -106,7 +107,8 @@ type PublishCounters struct {
 	// Groups are the transactions that stored events, by how many events each had; Time by how long each took, in
 	// nanoseconds.
 	Groups, Time postgres.Distribution
-	// Waiting are the requests that wait for their commit, and WaitingBytes their bodies.
+	// Waiting are the requests that wait for memory or for their commit. WaitingBytes are the bodies for which memory is
+	// reserved.
 	Waiting, WaitingBytes int64
 }
 
@@ -114,6 +116,6 @@ type PublishCounters struct {
 func (p *Publisher) PublishCounters() PublishCounters {
 	return PublishCounters{
 		Groups: p.groups.Read(), Time: p.commitTime.Read(),
-		Waiting: p.queuedRequests.Load(), WaitingBytes: p.queuedBytes.Load(),
+		Waiting: p.queuedRequests.Load(), WaitingBytes: p.bodies.small.reserved.Load() + p.bodies.large.reserved.Load(),
 	}
 }

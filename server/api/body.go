@@ -23,15 +23,35 @@ const (
 // (BenchmarkReadBody, two cores, 2026).
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// ReadBody reads the whole body of a publish into a buffer, up to a limit in bytes. The caller passes it to Free after
-// the last use of its bytes. A body that ends too early is 503: the client should send it again.
-func ReadBody(r *http.Request, limit int) (*bytes.Buffer, error) {
+// BodySize is the size of a request's body before it is read, or the limit if the client does not announce the size. It
+// rejects what ReadBody rejects without reading.
+func BodySize(r *http.Request, limit int) (int, error) {
 	if encoding := r.Header.Get(echo.HeaderContentEncoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, Reject(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType,
+		return 0, Reject(http.StatusUnsupportedMediaType, CodeUnsupportedMediaType,
 			"Content-Encoding %q is not supported: send the body without one", Shorten(encoding))
 	}
 	if r.ContentLength > int64(limit) {
-		return nil, tooLarge(limit)
+		return 0, tooLarge(limit)
+	}
+	if r.ContentLength < 0 {
+		return limit, nil
+	}
+	return int(r.ContentLength), nil
+}
+
+// DiscardBody reads and forgets the body of a rejected request: many clients read the response only after they have
+// sent the body. A client that expects 100 Continue has not begun to send it.
+func DiscardBody(r *http.Request, limit int) {
+	if r.Header.Get("Expect") == "" {
+		_, _ = io.CopyN(io.Discard, r.Body, int64(limit))
+	}
+}
+
+// ReadBody reads the whole body of a publish into a buffer, up to a limit in bytes. The caller passes it to Free after
+// the last use of its bytes. A body that ends too early is 503: the client should send it again.
+func ReadBody(r *http.Request, limit int) (*bytes.Buffer, error) {
+	if _, err := BodySize(r, limit); err != nil {
+		return nil, err
 	}
 	buf := buffers.Get().(*bytes.Buffer)
 	err := readInto(buf, r, limit)
@@ -67,11 +87,19 @@ func readInto(buf *bytes.Buffer, r *http.Request, limit int) error {
 
 // Free returns a buffer of ReadBody to the pool.
 func Free(buf *bytes.Buffer) {
-	if buf.Cap() > maxPooledBytes {
+	if Unpooled(buf) > 0 {
 		return
 	}
 	buf.Reset()
 	buffers.Put(buf)
+}
+
+// Unpooled is the size of a buffer that Free does not return to the pool; 0 of one that it returns.
+func Unpooled(buf *bytes.Buffer) int {
+	if buf.Cap() <= maxPooledBytes {
+		return 0
+	}
+	return buf.Cap()
 }
 
 func tooLarge(limit int) error {

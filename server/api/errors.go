@@ -44,6 +44,9 @@ const (
 // queryRetry is the Retry-After while all login roles for queries are in use.
 const queryRetry = 5 * time.Second
 
+// overloadRetry is the Retry-After while too many publish requests wait on a node.
+const overloadRetry = 5 * time.Second
+
 // ErrorResponse is the body of every error response.
 type ErrorResponse struct {
 	Error Error `json:"error"`
@@ -244,7 +247,12 @@ func databaseRejection(err error) *RejectionError {
 		return Reject(http.StatusServiceUnavailable, CodeUnavailable, "%s", message)
 	}
 	var busy *postgres.BusyError
+	var overload *publish.OverloadError
 	switch {
+	case errors.As(err, &overload):
+		r := unavailable(overload.Error())
+		r.RetryAfter = overloadRetry
+		return r
 	case errors.As(err, &busy):
 		r := Reject(http.StatusServiceUnavailable, CodeUnavailable, "%s", busy.Error())
 		if busy.Own {
