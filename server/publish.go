@@ -100,7 +100,7 @@ func (s *Server) publishWith(credential *auth.Credential, p *protocol, c echo.Co
 	if err != nil {
 		return err
 	}
-	// A slow publisher keeps its memory until readTimeout.
+	// The body is read after memory was reserved for it. A slow publisher keeps the memory until readTimeout.
 	memory, err := s.parts.Publisher.Reserve(r.Context(), topic, credential.Opens, int64(size))
 	if err != nil {
 		api.DiscardBody(r, limit)

@@ -152,8 +152,7 @@ var (
 	waitingRequests = gauge(Node, "waiting_publish_requests",
 		"Publish requests that wait for memory or their commit. At 20,000 the node rejects further ones.")
 	waitingBytes = gauge(Node, "waiting_publish_bytes",
-		"Memory for the bodies of publish requests that are read or stored. At 16 MiB of bodies above 64 KiB, or 8 MiB of "+
-			"others, further requests wait unread, up to 10 s.")
+		"Memory reserved for the bodies of publish requests. At 16 MiB (8 MiB for bodies up to 64 KiB) further ones wait.")
 	recordGroups  = histogram(Node, "record_flush_results", "Attempts recorded by one transaction.")
 	recordCommits = histogram(Node, "record_flush_duration_seconds",
 		"Duration of transactions that record attempts, including their retries.")
