@@ -100,20 +100,33 @@ func (s *Server) publishWith(credential *auth.Credential, p *protocol, c echo.Co
 	if err != nil {
 		return err
 	}
-	// The body is read after memory was reserved for it. A slow publisher keeps the memory until readTimeout.
-	memory, err := s.parts.Publisher.Reserve(r.Context(), topic, credential.Opens, int64(size))
-	if err != nil {
-		api.DiscardBody(r, limit)
-		return s.credentialError(r, topic, credential, err)
+	reserve := func(size int) (*publish.Reservation, error) {
+		return s.parts.Publisher.Reserve(r.Context(), topic, credential.Opens, int64(size))
 	}
-	defer memory.Release()
+	var memory *publish.Reservation
+	if size > publish.SmallBody {
+		// A large body is read after memory was reserved for it. A slow publisher keeps the memory until readTimeout: it
+		// delays other large bodies, and no small ones.
+		if memory, err = reserve(size); err != nil {
+			api.DiscardBody(r, limit)
+			return s.credentialError(r, topic, credential, err)
+		}
+		defer memory.Release()
+	}
 	body, err := api.ReadBody(r, limit)
 	if err != nil {
 		return err
 	}
 	// The events share the body's memory.
 	defer api.Free(body)
-	memory.Shrink(int64(body.Len()))
+	if memory != nil {
+		memory.Shrink(int64(body.Len()))
+	} else {
+		if memory, err = reserve(body.Len()); err != nil {
+			return s.credentialError(r, topic, credential, err)
+		}
+		defer memory.Release()
+	}
 	receipt, err := s.publishBetweenResets(r.Context(), publish.Publication{
 		Topic:          topic,
 		Authorize:      credential.Opens,

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// Requests of this many events, or above smallBody, have separate groups, so that no single event waits for them. Two
+	// Requests of this many events, or above SmallBody, have separate groups, so that no single event waits for them. Two
 	// such groups are stored at once: one uses the CPU while the other waits for the disk. A transaction for each request,
 	// four at once, stored 37,300 events/s, two groups 51,400 (and three 53,500).
 	largeEvents = 100
@@ -54,7 +54,7 @@ func (p *Publisher) queue(req *publishRequest) *postgres.Batcher[*publishRequest
 		return p.keyed
 	case req.routed:
 		return p.routed
-	case len(req.Receipt.Events) >= largeEvents || req.bytes > smallBody:
+	case len(req.Receipt.Events) >= largeEvents || req.bytes > SmallBody:
 		return p.large
 	default:
 		return p.small

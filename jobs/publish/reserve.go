@@ -13,15 +13,17 @@ import (
 	"postrider/internal/postgres"
 )
 
-// Back-pressure: above these bounds, the bodies of further requests are not read yet. Their publishers wait, first come
-// first served, and get an OverloadError after maxReserveTime.
+// SmallBody is the size in bytes above which a body needs a reservation before it is read.
+const SmallBody = 64 << 10
+
+// Back-pressure: above these bounds, requests wait for memory, first come first served, and get an OverloadError after
+// maxReserveTime.
 const (
-	// largeBodies bounds the bodies above smallBody: two groups are stored while as much is read. With 256 publishers of
+	// largeBodies bounds the bodies above SmallBody: two groups are stored while as much is read. With 256 publishers of
 	// 1 MB, 24 MiB took 13 MB more memory and stored no more events per second.
 	largeBodies = 16 << 20
 	// smallBodies is separate, so that small requests do not wait for large ones.
 	smallBodies = 8 << 20
-	smallBody   = 64 << 10
 
 	maxReserveTime    = 10 * time.Second
 	maxQueuedRequests = 20_000
@@ -65,7 +67,7 @@ func newBodies() *bodies {
 // reserve waits for memory. queued counts the requests that wait.
 func (b *bodies) reserve(ctx context.Context, bytes int64, queued *atomic.Int64) (*Reservation, error) {
 	limit := &b.large
-	if bytes <= smallBody {
+	if bytes <= SmallBody {
 		limit = &b.small
 	}
 	bytes = min(bytes, limit.bound)
