@@ -1,27 +1,27 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"time"
 )
 
 // Gathering lets the groups of a Batcher grow while items arrive fast: they share the fixed cost of a transaction,
-// which is that of some twenty rows. A group waits only soon after the one before it, and a wait that brings too few
-// items is not repeated soon, so that items do not wait at a low rate.
+// which is that of some twenty rows. A group waits in steps. Another step follows only while items arrive fast, so the
+// wait grows with the rate, as the CPU that it saves does. A group waits only soon after the one before it.
 type Gathering struct {
-	// Enough is the size of a group that does not wait; 0 = none waits. Longest is how long a group waits.
-	Enough  int
+	// Enough is the size of a group that does not wait; 0 = none waits.
+	Enough int
+	// Step is how long a group waits, and Worth how many items that must bring for another Step. The steps end after
+	// Longest; if that is not above Step, there is one.
+	Step    time.Duration
+	Worth   int
 	Longest time.Duration
-	// Quiet is a pause that ends the wait: clients that wait for their responses send all their items at once, and then
-	// none. 0 = none ends it.
-	Quiet time.Duration
-	// Worth is how many items a wait must bring. With fewer, waiting costs more than it saves.
-	Worth int
 }
 
 const (
-	// After a wait that brought too few items, none is tried for minCooldown, then for twice as long, up to maxCooldown.
+	// After a wait that brought fewer than worthwhile items, none is tried for minCooldown, then for twice as long, up to
+	// maxCooldown: one or two clients that send one item after the other must not wait for others.
+	worthwhile  = 2
 	minCooldown = 10 * time.Millisecond
 	maxCooldown = 2560 * time.Millisecond
 )
@@ -32,32 +32,31 @@ type cooldown struct {
 	end    time.Time
 }
 
-// gather waits until enough items are queued, no more arrive, or the longest wait is over. last is when the group
-// before ended.
+// gather waits until enough items are queued, a step brings too few, or the longest wait is over. last is when the
+// group before ended.
 func (b *Batcher[T]) gather(ctx context.Context, last time.Time) {
 	select {
 	case <-b.enough: // of an earlier group
 	default:
 	}
-	first, began := b.Len(), time.Now()
-	lone := began.Sub(last) > b.gathering.Longest
-	if first == 0 || first >= b.gathering.Enough || lone || began.Before(b.cooldown.end) {
+	g, first, began := b.gathering, b.Len(), time.Now()
+	if first == 0 || first >= g.Enough || began.Sub(last) > g.Longest || began.Before(b.cooldown.end) {
 		return
 	}
 	n, now := first, began
-	for more := true; more && n < b.gathering.Enough && now.Sub(began) < b.gathering.Longest; {
+	for more := true; more && n < g.Enough && now.Sub(began) < g.Longest; {
 		select {
-		case <-time.After(cmp.Or(b.gathering.Quiet, b.gathering.Longest)):
+		case <-time.After(g.Step):
 		case <-b.enough:
 		case <-ctx.Done():
 			return
 		}
 		before := n
 		n, now = b.Len(), time.Now()
-		more = n > before
+		more = n-before >= g.Worth
 	}
 	b.cooldown.length = min(max(2*b.cooldown.length, minCooldown), maxCooldown)
-	if n-first >= b.gathering.Worth {
+	if n-first >= worthwhile {
 		b.cooldown.length = 0
 	}
 	b.cooldown.end = now.Add(b.cooldown.length)

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -46,8 +47,8 @@ func repeat(n int, d time.Duration) []time.Duration {
 func TestGathering(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	patient := postgres.Gathering{Enough: 100, Longest: 50*ms + ms/2, Worth: 2}
-	quick := postgres.Gathering{Enough: 100, Longest: 10 * ms, Quiet: 2 * ms, Worth: 6}
+	patient := postgres.Gathering{Enough: 100, Step: 50*ms + ms/2, Longest: 50*ms + ms/2}
+	quick := postgres.Gathering{Enough: 100, Step: 2*ms + ms/4, Worth: 4, Longest: 10 * ms}
 
 	require.Equal(t, []int{1, 51, 51, 17}, groupsOf(t, patient, repeat(120, ms)...), "fast items fill the longest wait")
 	require.Equal(t, []int{1, 100, 19}, groupsOf(t, patient, repeat(120, ms/4)...),
@@ -55,14 +56,20 @@ func TestGathering(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 1, 1}, groupsOf(t, patient, repeat(8, 80*ms)...),
 		"slow items are processed alone")
 	require.Equal(t, []int{1, 1, 1}, groupsOf(t, patient, repeat(3, 3*time.Second)...))
+	require.Equal(t, []int{1, 3, 3, 3, 3, 3}, groupsOf(t, quick, repeat(16, ms)...),
+		"a step that brings too few items ends the wait")
+	require.Equal(t, []int{1, 23, 23, 3}, groupsOf(t, quick, repeat(50, ms/2)...),
+		"steps that bring enough follow one another")
 	require.Equal(t, []int{1, 39, 1, 39}, groupsOf(t, quick, append(repeat(40, 0), append([]time.Duration{100 * ms},
 		repeat(39, 0)...)...)...), "a pause ends the wait")
+	require.Equal(t, []int{1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1},
+		groupsOf(t, quick, slices.Repeat([]time.Duration{4 * ms, ms}, 10)...), "two clients seldom wait")
 }
 
 func TestGatheringEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := postgres.NewGatheringBatcher[int](postgres.Gathering{Enough: 9, Longest: time.Hour, Worth: 2})
+		b := postgres.NewGatheringBatcher[int](postgres.Gathering{Enough: 9, Step: time.Hour, Longest: time.Hour})
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		b.Add(1)
@@ -77,7 +84,8 @@ func TestGatheringCoolsDown(t *testing.T) {
 	t.Parallel()
 	for distance, waits := range map[time.Duration][2]int{30 * time.Millisecond: {1, 15}, 3 * time.Second: {0, 0}} {
 		synctest.Test(t, func(t *testing.T) {
-			b := postgres.NewGatheringBatcher[int](postgres.Gathering{Enough: 9, Longest: 50 * time.Millisecond, Worth: 2})
+			const longest = 50 * time.Millisecond
+			b := postgres.NewGatheringBatcher[int](postgres.Gathering{Enough: 9, Step: longest, Longest: longest})
 			ctx, stop := context.WithCancel(t.Context())
 			waited := 0
 			added := make(chan struct{})

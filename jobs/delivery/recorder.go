@@ -25,6 +25,9 @@ const (
 	// flushDeliveries bounds a statement too: a batch may have 5,000 deliveries.
 	flushDeliveries = 5000
 
+	// recordWait is how long results wait for others.
+	recordWait = 50 * time.Millisecond
+
 	recordTimeout  = 15 * time.Second
 	recordMinPause = 50 * time.Millisecond
 	recordMaxPause = 2 * time.Second
@@ -103,7 +106,7 @@ func NewRecorder(parts RecorderParts) *Recorder {
 		// Waiting delays only the record of a result, not its delivery. Its worker waits, so a group waits for a quarter of
 		// the workers at most.
 		queue: postgres.NewGatheringBatcher[*recording](postgres.Gathering{
-			Enough: min(flushResults/2, parts.MaxWorkers/4), Longest: 50 * time.Millisecond, Worth: 2,
+			Enough: min(flushResults/2, parts.MaxWorkers/4), Step: recordWait, Longest: recordWait,
 		}),
 		flushes:   postgres.NewHistogram(1, 2, 5, 10, 20, 50, 100, flushResults),
 		flushTime: postgres.NewHistogram(ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 1000*ms, 5000*ms),
