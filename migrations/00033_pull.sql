@@ -44,11 +44,16 @@ CREATE TYPE postrider_internal.received_delivery AS (
 );
 
 -- +goose StatementBegin
--- NULL if there is no such event subscription.
+-- NULL if there is no such event subscription. Its plan is kept, because each receive and each settlement reads it.
 CREATE FUNCTION postrider_internal.pull_settings_of(subscription bigint) RETURNS postrider_internal.pull_settings
-LANGUAGE sql STABLE BEGIN ATOMIC
-SELECT * FROM postrider_internal.pull_settings s WHERE s.subscription_id = pull_settings_of.subscription;
-END;
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off
+    SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    q postrider_internal.pull_settings;
+BEGIN
+    SELECT * INTO q FROM postrider_internal.pull_settings s WHERE s.subscription_id = subscription;
+    RETURN q;
+END $$;
 
 -- Ends available deliveries that the caller has locked, and that were handed out as often as is allowed: the limit was
 -- higher then, or they were sent before the delivery mode was Queue.
@@ -66,11 +71,13 @@ END $$;
 
 -- Locks up to "most" available deliveries for a consumer, and up to "most_bytes" of their events but at least one: the
 -- first that became visible, first. Those without a receive left end instead. Deliveries that other transactions have
--- locked are skipped. Only the plan that reads them in this order is allowed: without statistics, PostgreSQL sorted the
--- whole backlog.
+-- locked are skipped. Its plans are kept: planning took 0.8 of the 6.4 ms of 100 deliveries. Only lookups by key and
+-- the plan that reads the deliveries in this order are allowed: without statistics, PostgreSQL sorted the whole
+-- backlog.
 CREATE FUNCTION postrider_internal.receive_deliveries(subscription bigint, most integer, most_bytes bigint,
     lock_duration interval, consumer text) RETURNS SETOF postrider_internal.received_delivery LANGUAGE plpgsql
-    SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
+    SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_bitmapscan = off
+    SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q postrider_internal.pull_settings := postrider_internal.pull_settings_of(subscription);
@@ -81,6 +88,8 @@ DECLARE
     counts integer[];
     events uuid[];
     days date[];
+    first_day date;
+    last_day date;
     exhausted bigint[];
 BEGIN
     IF q.queued IS NOT TRUE OR q.hold IS NOT NULL THEN
@@ -102,7 +111,7 @@ BEGIN
         ), locked AS (
             UPDATE postrider_internal.deliveries d
                SET job_id = t.job_id, first_attempt_at = coalesce(d.first_attempt_at, moment), last_attempt_at = moment
-              FROM taken t WHERE d.id = t.id
+              FROM taken t WHERE d.id = t.id AND d.id = ANY (ARRAY (SELECT u.id FROM taken u))
         ), jobs AS (
             INSERT INTO postrider_internal.new_jobs
             SELECT j.*
@@ -112,8 +121,10 @@ BEGIN
                                       'f', extract(epoch FROM moment), 'c', consumer), until) j
         )
         SELECT array_agg(t.id), array_agg(t.lock_id), array_agg(t.attempts + 1), array_agg(t.event_uuid),
-               array_agg(t.event_day), (SELECT array_agg(v.id) FROM visible v WHERE v.attempts >= q.max_delivery_count)
-          INTO ids, locks, counts, events, days, exhausted FROM taken t;
+               array_agg(t.event_day), min(t.event_day), max(t.event_day),
+               (SELECT array_agg(v.id) FROM visible v WHERE v.attempts >= q.max_delivery_count)
+          INTO ids, locks, counts, events, days, first_day, last_day, exhausted
+          FROM taken t;
         EXIT WHEN exhausted IS NULL;
         PERFORM postrider_internal.end_exhausted(exhausted, q.drops);
         EXIT WHEN ids IS NOT NULL;
@@ -124,7 +135,7 @@ BEGIN
       FROM unnest(ids, locks, counts, events, days)
            WITH ORDINALITY AS t(id, lock_id, delivery_count, event, day, position)
       JOIN postrider_internal.events e ON e.id = t.event AND e.day = t.day
-     WHERE e.id = ANY (events) AND e.day = ANY (days) AND e.erased_at IS NULL
+     WHERE e.id = ANY (events) AND e.day BETWEEN first_day AND last_day AND e.erased_at IS NULL
      ORDER BY t.position;
 END $$;
 

@@ -171,7 +171,10 @@ func (r *Receiver) Receive(
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	place := r.arrivals.Wait(sub.ID)
-	defer func() { r.arrivals.Leave(place, len(received) > 0) }()
+	// The next receiver begins with the first event of this one, and not only when these locks are committed: otherwise
+	// the receives of a backlog would use one CPU.
+	found := sync.OnceFunc(func() { r.arrivals.Leave(place, true) })
+	defer r.arrivals.Leave(place, false) // if it found none
 	for {
 		snapshot := r.cache.Snapshot()
 		current, err := open(snapshot, sub.ID)
@@ -190,7 +193,7 @@ func (r *Receiver) Receive(
 		case <-place.Woken():
 		}
 		// Not by ctx: a statement that is cut may have been committed.
-		received, err = r.lock(context.WithoutCancel(ctx), current, most, consumer)
+		received, err = r.lock(context.WithoutCancel(ctx), current, most, consumer, found)
 		if len(received) > 0 && ctx.Err() != nil {
 			return nil, r.Return(sub, received)
 		}
@@ -212,9 +215,9 @@ func open(snapshot *catalog.Snapshot, subscription int64) (*catalog.Subscription
 	return current, nil
 }
 
-// lock commits the locks before it returns.
+// lock commits the locks before it returns. It calls found when PostgreSQL sends the first event.
 func (r *Receiver) lock(
-	ctx context.Context, sub *catalog.Subscription, most int, consumer string,
+	ctx context.Context, sub *catalog.Subscription, most int, consumer string, found func(),
 ) (received []Delivery, err error) {
 	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
 	defer cancel()
@@ -229,6 +232,7 @@ func (r *Receiver) lock(
 	_, err = pgx.ForEachRow(rows, []any{
 		&d.Token.Delivery, &d.Token.Lock, &d.Count, &d.LockedUntil, &schema, &d.EventID, &d.Event, &parent, &state,
 	}, func() error {
+		found()
 		e := event.Event{Schema: event.Schema(schema), ID: d.EventID, Body: d.Event}
 		if d.Event, err = event.AppendDelivery(nil, &e, sub.Topic, event.CloudEvents); err != nil {
 			return err
