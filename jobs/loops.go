@@ -25,8 +25,8 @@ const (
 	// A heartbeat that takes longer is abandoned with its connection. The next one, on a new connection, comes before the
 	// other nodes have written four.
 	beatTimeout = 2 * time.Second
-	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a pass a node pauses that many times as
-	// long as the pass took, for each node. A pass over a million deliveries takes 8.5 s, so it begins each 14 minutes.
+	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a step a node pauses that many times as
+	// long as the step took, for each node. A pass over a million deliveries takes 8.5 s of CPU, so 14 minutes.
 	sweepPause = 100
 	// A spaced task may use a twentieth of a connection's time, and runs at least twice a minute. While a long
 	// transaction holds back vacuum, the running jobs are found among the dead ones: 600,000 after ten minutes at 1,000
@@ -234,14 +234,12 @@ func (w leaseWatch) dead(beats map[string]int64) map[string]int64 {
 // sweep repairs inconsistent rows. There should be none, so a repair is logged as an error: a statement separated a
 // delivery from its job. Each step has its own timeout.
 func (u *upkeep) sweep(ctx context.Context) error {
-	began := time.Now()
-	found, err := u.maintenance.Sweep(ctx)
+	found, err := u.maintenance.Sweep(ctx, func(took time.Duration) {
+		queue.Pause(ctx, time.Duration(sweepPause*u.nodes.WorkerNodes())*took)
+	})
 	if found.Repaired+found.Removed > 0 {
 		u.log.Error("inconsistent rows and jobs were repaired; this should never happen",
 			"rows_without_job", found.Repaired, "jobs_without_delivery", found.Removed)
-	}
-	if err == nil {
-		queue.Pause(ctx, time.Duration(sweepPause*u.nodes.WorkerNodes())*time.Since(began))
 	}
 	return err
 }
@@ -313,7 +311,7 @@ type Stats struct {
 	OpenCalls int
 	// Stalled is how long deliveries have been due and no attempt has begun; 0 while attempts are in flight.
 	Stalled time.Duration
-	// FetchLag is how long due jobs wait until this node fetches them; above 1 s publishes wait.
+	// FetchLag is how long due jobs wait until this node fetches them; near 1 s publishes wait.
 	FetchLag time.Duration
 }
 

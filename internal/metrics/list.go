@@ -178,7 +178,7 @@ var (
 	late        = gauge(Node, "late_requests",
 		"Requests that exceeded the ack timeout and still wait for a late response.")
 	fetchLag = gauge(Node, "fetch_lag_seconds",
-		"How long due jobs wait for a free worker. Above 1 s publishes wait, and the publish rate falls to that of "+
+		"How long due jobs wait for a free worker. Near 1 s publishes wait, and the publish rate falls to that of "+
 			"deliveries.")
 	stalled = gauge(Node, "stalled_seconds",
 		"Time for which deliveries have been due without this node starting an attempt. From 60 on the node is not "+

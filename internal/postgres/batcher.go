@@ -125,6 +125,9 @@ func AtMost[T any](n int) func() func(T) bool {
 	}
 }
 
+// TakeMore removes the items that may join the group that a Run has just taken with this limit.
+func (b *Batcher[T]) TakeMore(fits func(T) bool) []T { return b.take(fits) }
+
 // Len is the number of queued items.
 func (b *Batcher[T]) Len() int {
 	b.mu.Lock()

@@ -130,3 +130,22 @@ func TestRunsEndAfterWhatIsAddedLater(t *testing.T) {
 		require.Equal(t, []int{0, 1, 2}, processed)
 	})
 }
+
+// Items that arrive while a group waits may join it, within its limit.
+func TestTakeMore(t *testing.T) {
+	t.Parallel()
+	b := postgres.NewBatcher[int]()
+	ctx, stop := context.WithCancel(t.Context())
+	b.Add(1)
+	var fits func(int) bool
+	newFits := func() func(int) bool { fits = postgres.AtMost[int](3)(); return fits }
+	var groups [][]int
+	b.Run(ctx, newFits, func(group []int) {
+		if len(groups) == 0 {
+			b.Add(2, 3, 4, 5)
+			stop()
+		}
+		groups = append(groups, append(group, b.TakeMore(fits)...))
+	})
+	require.Equal(t, [][]int{{1, 2, 3}, {4, 5}}, groups)
+}

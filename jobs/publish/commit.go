@@ -104,6 +104,7 @@ func (p *Publisher) transact(
 	p.groups.Observe(int64(eventsIn(group)))
 	p.commitTime.Observe(int64(took))
 	p.Traffic.Add(admitted)
+	p.Backpressure.Created(began, admitted.Jobs()-len(stored.ids))
 	handoff.commit(&stored)
 	if group[0].routed {
 		p.Notifier.RequestFetch(queue.RouteQueue)

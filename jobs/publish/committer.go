@@ -9,7 +9,6 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/postgres"
-	"postrider/jobs/queue"
 )
 
 const (
@@ -95,12 +94,13 @@ func fitsGroup() func(*publishRequest) bool {
 	}
 }
 
-// pause waits while the node's workers cannot keep up with publishes, and not at a stop.
-func (p *Publisher) pause(ctx context.Context, group []*publishRequest) {
-	if p.Backpressure == nil {
-		return
+// pace calls flush with a group, after a wait while the workers cannot keep up with publishes, but not at a stop.
+// Requests that arrived meanwhile join the group: they would wait twice.
+func (p *Publisher) pace(ctx context.Context, group []*publishRequest, more func() []*publishRequest) {
+	if jobsOf(group) > 0 && p.Backpressure.Wait(ctx) {
+		group = append(group, more()...)
 	}
-	queue.Pause(ctx, p.Backpressure.Next(jobsOf(group)))
+	p.flush(group)
 }
 
 // jobsOf counts the deliveries that have their own jobs. A batch has one for many, a consumer needs none.

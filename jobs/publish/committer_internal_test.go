@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,23 +58,32 @@ func TestRefilterPostponesRequestsOfTopicsThatDetectDuplicates(t *testing.T) {
 	require.Len(t, refilter([]*publishRequest{req}, snapshot), 1, "in the queue of keyed requests it continues")
 }
 
-// A group waits as long as the workers need for the deliveries of the group before, and not at a stop.
+// A group waits until the workers have fetched the jobs of the groups before, and not at a stop. Requests that arrive
+// meanwhile join it.
 func TestGroupsWaitWhileWorkersCannotKeepUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		slow, ten := queue.NewBackpressure(queue.NewGate(1000, nil)), request("a")
-		single, batches := &catalog.Subscription{}, &catalog.Subscription{}
+		slow := queue.NewBackpressure(queue.NewGate(1000, nil))
+		single, batches, pulled := &catalog.Subscription{}, &catalog.Subscription{}, &catalog.Subscription{}
 		batches.MaxEventsPerBatch = new(10)
-		ten.subscribers = [][]*catalog.Subscription{slices.Repeat([]*catalog.Subscription{single, batches}, 10)}
+		pulled.DeliveryConfiguration = &catalog.DeliveryConfiguration{DeliveryMode: catalog.ModeQueue}
 		ctx, stop := context.WithCancel(t.Context())
-		waits := func(p *Publisher) time.Duration {
+		waits := func(p *Publisher, subscriptions ...*catalog.Subscription) (took time.Duration, joined bool) {
+			first, later := request("a"), request("a")
+			first.subscribers = [][]*catalog.Subscription{subscriptions}
 			began := time.Now()
-			p.pause(ctx, []*publishRequest{ten})
-			return time.Since(began)
+			first.queued, later.queued = began.Add(-time.Hour), began.Add(-time.Hour)
+			p.pace(ctx, []*publishRequest{first}, func() []*publishRequest { return []*publishRequest{later} })
+			require.ErrorIs(t, <-first.done, errQueuedTooLong)
+			if joined = len(later.done) > 0; joined {
+				require.ErrorIs(t, <-later.done, errQueuedTooLong)
+			}
+			return time.Since(began), joined
 		}
 		p := &Publisher{PublisherParts: PublisherParts{Backpressure: slow}}
-		require.Zero(t, waits(p))
-		require.Zero(t, waits(p), "no job waits")
+		took, joined := waits(p, single)
+		require.Zero(t, took, "no job waits")
+		require.False(t, joined)
 		due := time.Now()
 		late := &rivertype.JobRow{
 			CreatedAt: due, ScheduledAt: due, AttemptedAt: new(due.Add(2 * time.Second)), EncodedArgs: []byte("{}"),
@@ -83,11 +91,18 @@ func TestGroupsWaitWhileWorkersCannotKeepUp(t *testing.T) {
 		for range 100 {
 			slow.Fetched([]*rivertype.JobRow{late}, 1)
 		}
-		require.Zero(t, waits(p))
-		require.InDelta(t, 200*time.Millisecond, waits(p), float64(time.Millisecond))
-		require.Zero(t, waits(&Publisher{}), "a node that makes no attempts")
+		slow.Created(due, 5000)
+		took, joined = waits(p, batches, pulled)
+		require.Zero(t, took, "a group without jobs")
+		require.False(t, joined)
+		took, joined = waits(p, batches, single)
+		require.Equal(t, time.Second, took)
+		require.True(t, joined)
+		took, _ = waits(&Publisher{}, single)
+		require.Zero(t, took, "a node that makes no attempts")
 		stop()
-		require.Zero(t, waits(p))
+		took, _ = waits(p, single)
+		require.Zero(t, took)
 	})
 }
 

@@ -81,20 +81,22 @@ func NewPublisher(parts PublisherParts, o PublisherOptions) *Publisher {
 func (p *Publisher) Run(ctx context.Context) {
 	var group, last sync.WaitGroup
 	postponing, stop := context.WithCancel(context.WithoutCancel(ctx)) // until no queue can postpone requests any more
-	flush := func(group []*publishRequest) {
-		p.pause(ctx, group)
-		p.flush(group)
+	run := func(running context.Context, b *postgres.Batcher[*publishRequest], fits func() func(*publishRequest) bool) {
+		var fit func(*publishRequest) bool // of the group that was taken last
+		limit := func() func(*publishRequest) bool { fit = fits(); return fit }
+		more := func() []*publishRequest { return b.TakeMore(fit) }
+		b.Run(running, limit, func(group []*publishRequest) { p.pace(ctx, group, more) })
 	}
-	last.Go(func() { p.waiting.Run(postponing, fitsKeyed, flush) })
-	run := func(b *postgres.Batcher[*publishRequest], atOnce int, fits func() func(*publishRequest) bool) {
+	last.Go(func() { run(postponing, p.waiting, fitsKeyed) })
+	start := func(b *postgres.Batcher[*publishRequest], atOnce int, fits func() func(*publishRequest) bool) {
 		for range atOnce {
-			group.Go(func() { b.Run(ctx, fits, flush) })
+			group.Go(func() { run(ctx, b, fits) })
 		}
 	}
-	run(p.small, 1, fitsGroup)
-	run(p.large, largeAtOnce, fitsGroup)
-	run(p.routed, routesAtOnce, postgres.AtMost[*publishRequest](1))
-	run(p.keyed, keyedAtOnce, fitsKeyed)
+	start(p.small, 1, fitsGroup)
+	start(p.large, largeAtOnce, fitsGroup)
+	start(p.routed, routesAtOnce, postgres.AtMost[*publishRequest](1))
+	start(p.keyed, keyedAtOnce, fitsKeyed)
 	flushRoutes := func(group []*routeRequest) { p.flushRoutes(ctx, group) }
 	p.routes.Run(ctx, postgres.AtMost[*routeRequest](routeGroup), flushRoutes)
 	group.Wait()

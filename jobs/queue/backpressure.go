@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,9 +11,12 @@ import (
 )
 
 const (
-	// maxLag is the fetch lag above which publishes slow down.
+	// maxLag is the lag that publishes keep to while workers are the bottleneck: they wait while more jobs of this node's
+	// publishes are to be fetched than the workers fetch in this time.
 	maxLag = time.Second
-	// minLag is the measured lag above which the time since the last fetch counts, too.
+	// pacedLag is the lag above which publishes may wait. Below, too few jobs were fetched to know how fast workers are.
+	pacedLag = maxLag / 4
+	// minLag is the measured lag above which the time since the last fetch counts, too. Times of creation are as exact.
 	minLag = 50 * time.Millisecond
 	// maxPause is the longest pause between two groups of publishes.
 	maxPause = time.Second
@@ -20,7 +25,8 @@ const (
 )
 
 // Backpressure slows publishes down while this node's workers, its CPU or the database cannot keep up with them.
-// Without it, publishers queue jobs until admission puts their deliveries on hold, which costs more CPU.
+// Without it, publishers queue jobs until admission puts their deliveries on hold, which costs more CPU. A node that
+// makes no attempts has none, and its publishes do not wait.
 type Backpressure struct {
 	gate *Gate
 
@@ -29,7 +35,16 @@ type Backpressure struct {
 	backlog   bool          // the last fetch had all requested jobs
 	fetchedAt time.Time
 	fetched   rate
-	next      time.Time // when the next group of publishes may begin
+	created   []createdJobs // the oldest first
+	waiting   int           // of these jobs, those that no node has fetched, about
+	newest    time.Time     // when the newest fetched job was created, by this process's clock
+	changed   chan struct{} // made by a publish that waits, closed after the next fetch
+}
+
+// createdJobs are the jobs that a group of publishes created.
+type createdJobs struct {
+	at time.Time
+	n  int
 }
 
 // NewBackpressure makes that of a node with this gate.
@@ -47,6 +62,37 @@ func (b *Backpressure) Fetched(jobs []*rivertype.JobRow, requested int) {
 	} else if len(jobs) > 0 {
 		b.lag += (b.waited(jobs[0]) - b.lag) / lagShare
 	}
+	b.waiting = b.recount(jobs)
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
+}
+
+// recount counts the jobs of this node's publishes that wait after these were fetched. Other nodes fetch some of them,
+// and this node some of theirs; but jobs are fetched in the order of their creation. So those that were created after
+// the newest fetched job wait, and those long before it do not.
+func (b *Backpressure) recount(jobs []*rivertype.JobRow) int {
+	if !b.backlog {
+		b.created = nil
+		return 0
+	}
+	for _, j := range jobs {
+		at := b.fetchedAt.Add(-j.AttemptedAt.Sub(j.CreatedAt))
+		if !j.ScheduledAt.After(j.CreatedAt) && at.After(b.newest) {
+			b.newest = at
+		}
+	}
+	least, most := 0, 0
+	old := func(c createdJobs) bool { return c.at.Before(b.newest.Add(-pacedLag)) }
+	b.created = slices.DeleteFunc(b.created, old)
+	for _, c := range b.created {
+		most += c.n
+		if c.at.After(b.newest.Add(minLag)) {
+			least += c.n
+		}
+	}
+	return min(max(b.waiting-len(jobs), least), most)
 }
 
 // waited is how long a job has waited for a worker. Above maxLag, only a job counts that was due when it was created
@@ -77,28 +123,49 @@ func (b *Backpressure) lagAt(now time.Time) time.Duration {
 	return b.lag + now.Sub(b.fetchedAt)
 }
 
-// Next returns how long the next group of publishes waits before its transaction. The group after it waits until the
-// workers have fetched as many jobs as this one has.
-func (b *Backpressure) Next(jobs int) time.Duration {
-	if jobs == 0 {
-		return 0
+// Created reports the jobs of a group of publishes, whose transaction began at this time.
+func (b *Backpressure) Created(at time.Time, jobs int) {
+	if b == nil || jobs == 0 {
+		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	wait := max(b.next.Sub(now), 0)
-	b.next = now.Add(min(wait+pause(b.lagAt(now), b.fetched.perSecond(now), jobs), maxPause))
-	return wait
+	b.created = append(b.created, createdJobs{at, jobs})
+	b.waiting += jobs
 }
 
-// pause is how long the workers take to fetch so many jobs, multiplied by the lag in seconds: if publishers are faster
-// than the workers, the lag approaches 1 s. Publishers that are slower never wait.
-func pause(lag time.Duration, fetchedPerSecond, jobs int) time.Duration {
-	if lag <= maxLag {
-		return 0
+// Wait waits before a group of publishes until the jobs of those before it will be fetched within maxLag, but no longer
+// than maxPause. The measured lag shows a surplus only when its jobs are fetched: groups that waited by the lag came in
+// floods, with pauses of up to 1 s between them. It reports whether it has waited.
+func (b *Backpressure) Wait(ctx context.Context) (waited bool) {
+	if b == nil {
+		return false
 	}
-	if fetchedPerSecond == 0 {
-		return maxPause
+	ctx, cancel := context.WithTimeout(ctx, maxPause)
+	defer cancel()
+	for {
+		changed := b.full(time.Now())
+		if changed == nil {
+			return waited
+		}
+		waited = true
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return true
+		}
 	}
-	return min(time.Duration(float64(lag)*float64(jobs)/float64(fetchedPerSecond)), maxPause)
+}
+
+// full returns a channel that the next fetch closes if too many jobs wait to be fetched; nil otherwise.
+func (b *Backpressure) full(now time.Time) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lagAt(now) < pacedLag || b.waiting <= max(b.fetched.perSecond(now), b.gate.workers) {
+		return nil
+	}
+	if b.changed == nil {
+		b.changed = make(chan struct{})
+	}
+	return b.changed
 }

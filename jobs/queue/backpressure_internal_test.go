@@ -1,7 +1,10 @@
 package queue
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,26 +28,6 @@ func job(subscription int64, waited time.Duration) *rivertype.JobRow {
 func fetch(p *Backpressure, j *rivertype.JobRow) {
 	for range 100 {
 		p.Fetched([]*rivertype.JobRow{j}, 1)
-	}
-}
-
-func TestPause(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		lag                   time.Duration
-		perSecond, deliveries int
-		want                  time.Duration
-	}{
-		{0, 1000, 100, 0},
-		{time.Second, 1000, 100, 0},
-		{2 * time.Second, 1000, 100, 200 * time.Millisecond},
-		{4 * time.Second, 1000, 100, 400 * time.Millisecond},
-		{2 * time.Second, 1000, 0, 0},
-		{2 * time.Second, 1000, 100_000, maxPause},
-		{time.Hour, 1000, 5000, maxPause},
-		{2 * time.Second, 0, 1, maxPause},
-	} {
-		require.Equal(t, row.want, pause(row.lag, row.perSecond, row.deliveries), row)
 	}
 }
 
@@ -79,9 +62,9 @@ func TestLagLeavesOutJobsThatWaitForTheirEndpoint(t *testing.T) {
 		require.True(t, gate.Enter(t.Context(), subA, 0))
 		require.True(t, gate.full(subA))
 		fetch(p, job(subA, 5*time.Second))
+		p.Created(time.Now(), 5000)
 		require.Zero(t, p.Lag())
-		require.Zero(t, p.Next(100))
-		require.Zero(t, p.Next(100), "publishes for others do not wait")
+		require.False(t, p.Wait(t.Context()), "publishes for others do not wait")
 		gate.Leave(subA)
 		fetch(p, job(subA, 5*time.Second))
 		require.Greater(t, p.Lag(), 4*time.Second)
@@ -116,20 +99,95 @@ func TestLagDoesNotGrowAfterAJobThatDidNotWait(t *testing.T) {
 	})
 }
 
-func TestNextGroupWaitsForTheOneBefore(t *testing.T) {
+// publishing lets workers fetch 10 jobs each 10 ms while each group of publishes creates 250 jobs, in transactions of
+// this length. It returns how long each group waited and how many jobs were queued after it.
+func publishing(t *testing.T, transaction time.Duration) (waits []time.Duration, queued []int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBackpressure(NewGate(100, nil))
+		var mu sync.Mutex
+		var created []time.Time
+		stop := make(chan struct{})
+		go func() {
+			for tick := time.NewTicker(10 * time.Millisecond); ; {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+				mu.Lock()
+				var jobs []*rivertype.JobRow
+				for _, at := range created[:min(10, len(created))] {
+					j := job(subA, 0)
+					j.CreatedAt, j.ScheduledAt = at, at
+					jobs = append(jobs, j)
+				}
+				created = created[len(jobs):]
+				mu.Unlock()
+				p.Fetched(jobs, 10)
+			}
+		}()
+		for began := time.Now(); time.Since(began) < 20*time.Second; {
+			due := time.Now()
+			require.Equal(t, p.Wait(t.Context()), time.Since(due) > 0)
+			waits = append(waits, time.Since(due))
+			at := time.Now()
+			time.Sleep(transaction) //nolint:forbidigo // virtual time
+			mu.Lock()
+			created = append(created, slices.Repeat([]time.Time{at}, 250)...)
+			queued = append(queued, len(created))
+			mu.Unlock()
+			p.Created(at, 250)
+		}
+		close(stop)
+	})
+	return waits, queued
+}
+
+// Workers need 250 ms for a group, publishers 50. The pauses are even, and keep the queue at a second of work.
+func TestPublishesThatAreFasterThanTheWorkersWait(t *testing.T) {
+	t.Parallel()
+	waits, queued := publishing(t, 50*time.Millisecond)
+	require.InDelta(t, 20*1000/250, len(waits), 8, "as many groups as the workers need")
+	require.Less(t, slices.Max(waits), 700*time.Millisecond, "at first, little is known of the workers")
+	require.Less(t, slices.Max(queued), 1750)
+	settled := len(waits) / 4
+	require.Less(t, slices.Max(waits[settled:]), 400*time.Millisecond)
+	require.Greater(t, slices.Min(waits[settled:]), 100*time.Millisecond)
+	require.Greater(t, slices.Min(queued[settled:]), 750, "workers have jobs")
+}
+
+func TestPublishesThatAreSlowerThanTheWorkersDoNotWait(t *testing.T) {
+	t.Parallel()
+	waits, queued := publishing(t, 260*time.Millisecond)
+	require.Zero(t, slices.Max(waits))
+	require.LessOrEqual(t, slices.Max(queued), 250)
+}
+
+// The jobs of a backlog that was not published here are fetched first.
+func TestPublishesWaitBehindABacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := NewBackpressure(NewGate(1000, nil))
-		require.Zero(t, p.Next(1000))
-		require.Zero(t, p.Next(1000), "no lag")
-		fetch(p, job(subA, 2*time.Second)) // 100 jobs in this second
-		require.Zero(t, p.Next(10))
-		near := func(want, wait time.Duration) { require.InDelta(t, want, wait, float64(time.Millisecond)) }
-		near(200*time.Millisecond, p.Next(10))
-		near(400*time.Millisecond, p.Next(1000))
-		require.Zero(t, p.Next(0), "a group without jobs does not wait")
-		require.Equal(t, maxPause, p.Next(1))
-		<-time.After(maxPause)
-		require.Zero(t, p.Next(1), "publishers that are slower than the workers do not wait")
+		fetch(p, job(subA, 10*time.Second)) // 100 jobs in this second
+		require.False(t, p.Wait(t.Context()), "none of this node's jobs waits")
+		p.Created(time.Now(), 1001)
+		began := time.Now()
+		require.True(t, p.Wait(t.Context()))
+		require.Equal(t, maxPause, time.Since(began))
+		stopping, stop := context.WithCancel(t.Context())
+		stop()
+		began = time.Now()
+		p.Wait(stopping)
+		require.Zero(t, time.Since(began))
+		p.Fetched(nil, 1)
+		require.False(t, p.Wait(t.Context()), "no job waits")
 	})
+}
+
+func TestNodeWithoutBackpressure(t *testing.T) {
+	t.Parallel()
+	var none *Backpressure
+	none.Created(time.Now(), 1)
+	require.False(t, none.Wait(t.Context()))
 }

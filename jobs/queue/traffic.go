@@ -160,6 +160,7 @@ type admission struct {
 	capacity, taken int
 	limited         bool // by a rate
 	closed          bool // the endpoint
+	jobless         bool // its deliveries are on hold, by the latest sample, or have the job of a batch
 }
 
 // Take takes capacity for one delivery; false if there is none.
@@ -172,6 +173,17 @@ func (a Admissions) Take(subscription int64) bool {
 	return true
 }
 
+// Jobs is how many deliveries that took capacity got their own job, about: a hold may have begun or ended since the
+// latest sample.
+func (a Admissions) Jobs() (n int) {
+	for _, of := range a {
+		if !of.jobless {
+			n += of.taken
+		}
+	}
+	return n
+}
+
 // Limited reports whether an event subscription has a rate limit, or a closed endpoint.
 func (a Admissions) Limited(subscription int64) bool {
 	of := a[subscription]
@@ -182,12 +194,14 @@ func (a Admissions) Limited(subscription int64) bool {
 // behind them. It is none if there is a rate limit: a release takes the permits of its deliveries. It is none while the
 // endpoint is closed, or half open: a release lets one try.
 func (t *Traffic) Admit(subscriptions []int64) Admissions {
-	admitted := Admissions{}
+	admitted, snapshot := Admissions{}, t.cache.Snapshot()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, id := range subscriptions {
 		limited, closed := t.Limited(id), t.closed.State(id) != EndpointOpen
-		admitted[id] = &admission{limited: limited, closed: closed}
+		sub, known := snapshot.Subscription(id)
+		jobless := known && sub.Batching() || t.latest.holdOf(snapshot, id) != ""
+		admitted[id] = &admission{limited: limited, closed: closed, jobless: jobless}
 		if !t.crowded[id] && !limited && !closed {
 			admitted[id].capacity = t.free(id)
 		}
@@ -405,7 +419,7 @@ func (t *TrafficSample) holdOf(c *catalog.Snapshot, subscription int64) string {
 	if hold, ok := t.Holds[subscription]; ok {
 		return hold.Reason
 	}
-	if sub, ok := c.Subscription(subscription); ok {
+	if sub, ok := c.Subscription(subscription); ok && len(t.Probations) > 0 {
 		if t.ProbationOf(c, sub).Key != nil {
 			return catalog.HoldProbation
 		}

@@ -249,3 +249,23 @@ func TestCleanRemovesUnusedRates(t *testing.T) {
 	require.Zero(t, tn.Count(t, `SELECT count(*) FROM postrider_internal.delivery_rates
 		WHERE key IN ('subscription:00', 'host:other.example.com', 'endpoint:01')`))
 }
+
+// Deliveries on hold and in batches have no jobs that workers must fetch.
+func TestAdmissionsCountJobs(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.Orders(t)
+	batches := tn.Subscribe(t, "orders", "batches", testnode.Batching(10, 64))
+	paused := tn.Subscribe(t, "orders", "paused", nil)
+	jobs := func() int {
+		_, err := tn.System.Traffic.SampleTraffic(t.Context())
+		require.NoError(t, err)
+		admitted := tn.System.Traffic.Admit([]int64{sub.ID, batches.ID, paused.ID})
+		for _, id := range []int64{sub.ID, sub.ID, batches.ID, paused.ID} {
+			require.True(t, admitted.Take(id))
+		}
+		return admitted.Jobs()
+	}
+	require.Equal(t, 3, jobs())
+	tn.Pause(t, "orders", "paused")
+	require.Equal(t, 2, jobs())
+}
