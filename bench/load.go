@@ -31,7 +31,7 @@ const (
 
 // target is a topic, or one event subscription of it, to publish events for.
 type target struct {
-	url     string // http://host:port/topics/{topic}/api/events
+	url     string // http://host:port/topics/{topic}/api/events, of the first node
 	key     string // an access key of the topic
 	subject string // for the filters of event subscriptions; "" is /bench/load
 	cloud   bool   // CloudEvents instead of Event Grid's schema
@@ -41,7 +41,7 @@ type target struct {
 
 // load publishes events.
 type load struct {
-	targets          []target      // get a request each in turn; all are on one host
+	targets          []target      // get a request each in turn
 	clients          int           // connections, each with one request in progress
 	rate             float64       // events per second, in an open loop; 0 is a closed loop
 	duration         time.Duration // 0: until events are published
@@ -51,8 +51,8 @@ type load struct {
 	ledger           *ledger.Ledger // of the accepted events; nil: none
 
 	run      string
-	client   *fasthttp.HostClient
-	writers  []eventWriter // one for each target
+	hosts    []*fasthttp.HostClient // one for each node
+	writers  []eventWriter          // one for each target
 	requests atomic.Int64
 
 	mu                          sync.Mutex // of the following, which are valid after publish
@@ -69,28 +69,31 @@ type load struct {
 // publish sends the events, and waits for the last responses, also when the run ends. It repeats no request. Rejected
 // and failed events are counted.
 func (l *load) publish(s *system) *load {
-	address, _, _ := strings.Cut(strings.TrimPrefix(l.targets[0].url, "http://"), "/")
-	l.run, l.client = newRunID(), &fasthttp.HostClient{
-		Addr: address, MaxConns: l.clients, MaxIdemponentCallAttempts: 1, ReadTimeout: responseTimeout,
-		WriteTimeout: responseTimeout, NoDefaultUserAgentHeader: true,
+	l.run = newRunID()
+	for _, node := range s.nodes {
+		client := &fasthttp.HostClient{
+			Addr: strings.TrimPrefix(node.api, "http://"), MaxConns: l.clients, MaxIdemponentCallAttempts: 1,
+			ReadTimeout: responseTimeout, WriteTimeout: responseTimeout, NoDefaultUserAgentHeader: true,
+		}
+		l.hosts = append(l.hosts, client)
+		defer client.CloseIdleConnections()
 	}
-	defer l.client.CloseIdleConnections()
 	for _, t := range l.targets {
 		l.writers = append(l.writers, newEventWriter(t, l.eventBytes))
 	}
 	l.from = time.Now()
 	l.lastSuccess = l.from
 	var clients sync.WaitGroup
-	for range l.clients {
-		clients.Go(func() { l.runClient(s) })
+	for i := range l.clients {
+		clients.Go(func() { l.runClient(s, l.hosts[i%len(l.hosts)]) })
 	}
 	clients.Wait()
 	l.to = time.Now()
 	return l
 }
 
-// runClient sends one request after the other.
-func (l *load) runClient(s *system) {
+// runClient sends one request after the other to a node.
+func (l *load) runClient(s *system, host *fasthttp.HostClient) {
 	var request fasthttp.Request
 	var response fasthttp.Response
 	var body, lines []byte // reused
@@ -118,7 +121,7 @@ func (l *load) runClient(s *system) {
 		request.Header.SetMethod(fasthttp.MethodPost)
 		request.Header.SetContentType(w.media)
 		request.Header.Set("aeg-sas-key", t.key)
-		err, rejected := l.client.Do(&request, &response), response.StatusCode() != fasthttp.StatusOK
+		err, rejected := host.Do(&request, &response), response.StatusCode() != fasthttp.StatusOK
 		if err == nil && rejected {
 			err = fmt.Errorf("publish: response %d: %.500s", response.StatusCode(), response.Body())
 		}

@@ -21,7 +21,9 @@ func TestLoad(t *testing.T) {
 	t.Parallel()
 	sink, receivedFile := newReceiver(t)
 	var requests atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var nodes []*child
+	var used [2]atomic.Int64
+	node := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		switch n := requests.Add(1); {
 		case err != nil || r.Header.Get("aeg-sas-key") != "secret":
@@ -33,21 +35,30 @@ func TestLoad(t *testing.T) {
 		default:
 			_ = sink.note("/a", body, true, false, time.Now())
 		}
-	}))
-	t.Cleanup(server.Close)
+	})
+	for i := range used {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			used[i].Add(1)
+			node(w, r)
+		}))
+		t.Cleanup(server.Close)
+		nodes = append(nodes, &child{api: server.URL})
+	}
 	publishedFile := filepath.Join(t.TempDir(), "published")
 	published, err := ledger.Create(publishedFile)
 	require.NoError(t, err)
 	ctx, fail := context.WithCancelCause(t.Context())
 	l := (&load{
-		targets: []target{{url: server.URL + "/topics/bench/api/events", key: "secret", prefixes: []string{"a/"}}},
+		targets: []target{{url: nodes[0].api + "/topics/bench/api/events", key: "secret", prefixes: []string{"a/"}}},
 		clients: 4, events: 100, eventBytes: 1024, eventsPerRequest: 2, ledger: published,
-	}).publish(&system{ctx: ctx, fail: fail})
+	}).publish(&system{ctx: ctx, fail: fail, nodes: nodes})
 	require.NoError(t, ctx.Err())
 	require.Equal(t, []int64{94, 4, 2}, []int64{l.published, l.rejected, l.failed})
 	require.Error(t, l.firstError)
 	require.Len(t, l.took, 47)
 	require.Positive(t, l.stall)
+	require.Positive(t, used[0].Load())
+	require.Positive(t, used[1].Load(), "publishers use all nodes")
 	require.NoError(t, published.Close())
 	_, err = sink.close()
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ type verbs struct {
 	Batched    batchedCmd    `cmd:"" help:"Measure the delivery of batches of 100 events." detail:"Measures publishing while delivery is paused, then the delivery of these events, then both at once." example:"batched --events-per-batch 1000"`
 	Backlog    backlogCmd    `cmd:"" help:"Measure the cost of a million pending deliveries." detail:"Measures an event subscription alone, and then with the backlog of another." example:"backlog --waits scheduled"`
 	Noisy      noisyCmd      `cmd:"" help:"Measure whether a bad endpoint, or many topics, slow down the other event subscriptions." example:"noisy --scenario hang --check"`
-	Rates      ratesCmd      `cmd:"" help:"Measure how exactly nodes keep a rate limit, or what an endpoint that responds 429 accepts." example:"rates --limit 50 --warm-up 1s --kill; rates --nodes 2 --accepts 100; rates --nodes 1 --at-once 5 --response-time 200ms"`
+	Rates      ratesCmd      `cmd:"" set:"nodes=3" help:"Measure how exactly nodes keep a rate limit, or what an endpoint that responds 429 accepts." example:"rates --limit 50 --warm-up 1s --kill; rates --nodes 2 --accepts 100; rates --nodes 1 --at-once 5 --response-time 200ms"`
 	Held       heldCmd       `cmd:"" help:"Measure what a long transaction costs, which keeps vacuum from removing rows." detail:"Measures while the transaction is open, and how soon the figures recover after it." example:"held --kind slot; held --duration 60s --after 20s; held --kind none"`
 	Chart      chartCmd      `cmd:"" help:"Print an SVG image of reports of held." example:"chart snapshot.json queries.json slot.json none.json"`
 	Pull       pullCmd       `cmd:"" help:"Measure consumers of a queue: a backlog, latency, and waiting receivers." example:"pull --consumers 16"`

@@ -40,6 +40,7 @@ func TestWrongUsage(t *testing.T) {
 		"throughput --duration 10ms":        "--duration 10ms: must be 1s or more",
 		"throughput -o xml":                 `--output must be one of "table","json"`,
 		"publish --events-per-request 2000": "bench publish: a request has 1048576 bytes at most",
+		"backlog --nodes 0":                 "--nodes 0: must be 1 or more",
 		"failing --percent 100":             "--percent 100: must be 0 to 99",
 		"backlog --waits long":              `--waits must be one of "paused","scheduled"`,
 		"rates --nodes 1 --kill":            "--kill requires at least 2 --nodes",
@@ -66,10 +67,12 @@ func TestThroughput(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-ldflags=-s -w", "-o", binary, "./cmd/postrider")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
-	stdout, stderr, code := bench(t, "throughput", "--binary", binary, "--duration", "1s", "--rate", "50", "-o", "json")
+	stdout, stderr, code := bench(t, "throughput", "--binary", binary, "--duration", "1s", "--rate", "50", "--nodes", "2", "-o",
+		"json")
 	require.Zero(t, code, stderr)
 	var report report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &report))
+	require.Equal(t, 2, report.Nodes)
 	require.EqualValues(t, 50, report.Published)
 	require.EqualValues(t, 50, report.Delivered)
 	require.EqualValues(t, 50, report.Received)

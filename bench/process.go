@@ -25,6 +25,7 @@ const stopTimeout = 30 * time.Second
 // child is a process of the measured program, with a log file.
 type child struct {
 	name   string
+	api    string // its address, once it is ready
 	cmd    *exec.Cmd
 	log    string
 	ending atomic.Bool   // it was stopped or killed
@@ -73,11 +74,24 @@ func (s *system) startNode(name string) (address string) {
 	for pause(ctx, 20*time.Millisecond) {
 		var content struct{ API string }
 		if raw, err := os.ReadFile(ready); err == nil && json.Unmarshal(raw, &content) == nil && content.API != "" {
-			return content.API
+			c.api = content.API
+			return c.api
 		}
 	}
 	s.fail(c.explain(fmt.Errorf("%s is not ready: %w", name, ctx.Err())))
 	return ""
+}
+
+// nodesFlag is a flag of scenarios that measure several nodes.
+type nodesFlag struct {
+	Nodes int `help:"Nodes, that is serve processes on one database. Publishers use them in turn." default:"${nodes=1}" range:"1.."`
+}
+
+// startNodes starts nodes until there are n.
+func (s *system) startNodes(n int) {
+	for len(s.nodes) < n && s.ctx.Err() == nil {
+		s.startNode(fmt.Sprintf("node-%d", len(s.nodes)+1))
+	}
 }
 
 // explain adds the last lines of the child's log to an error.
@@ -115,6 +129,20 @@ func thisMachine() map[string]any {
 	return m
 }
 
+// peakMB returns the largest peak memory of a node since resetPeaks, in MiB.
+func (s *system) peakMB() (largest float64) {
+	for _, node := range s.nodes {
+		largest = max(largest, peakMB(node.cmd.Process.Pid))
+	}
+	return largest
+}
+
+func (s *system) resetPeaks() {
+	for _, node := range s.nodes {
+		resetPeak(node.cmd.Process.Pid)
+	}
+}
+
 // peakMB returns the peak resident memory of a process since resetPeak, in MiB; 0 without /proc.
 func peakMB(pid int) float64 {
 	p, err := procfs.NewProc(pid)
@@ -130,7 +158,7 @@ func resetPeak(pid int) { _ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pi
 // machineBusy is the name of the CPU time of all processes.
 const machineBusy = "busy"
 
-// cpuSeconds returns the CPU time of each process and of the machine. That of postgres, unless its process is 0,
+// cpuSeconds returns the CPU time of the processes by name, and of the machine. That of postgres, unless its process is 0,
 // includes its sessions. Time that the hypervisor took (steal) counts as busy.
 func cpuSeconds(postgres int, processes map[int]string) map[string]float64 {
 	seconds := map[string]float64{}

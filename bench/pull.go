@@ -106,7 +106,7 @@ func (r *pullRun) measureBacklog() {
 	r.publish(&load{events: int64(r.Events % pullRequestEvents), eventsPerRequest: 1})
 	r.settle()
 	r.say("acknowledging")
-	resetPeak(r.pid())
+	r.resetPeaks()
 	before, began := r.cpu(), time.Now()
 	r.consume(r.Consumers, 100, func() {
 		r.awaitAcknowledged(int64(r.Events) / 2)
@@ -118,7 +118,7 @@ func (r *pullRun) measureBacklog() {
 	p.AcknowledgeSeconds, p.AcknowledgedPerSecond = perSecond(p.Acknowledged, r.last.Sub(began))
 	p.CPUSecondsPer10k = perUnit(used(before, r.cpu()), float64(p.Acknowledged)/10_000, 3)
 	p.ReceiveMs, p.AcknowledgeMs = latencies(r.receive), latencies(r.acknowledge)
-	p.RSSPeakMB = peakMB(r.pid())
+	p.RSSPeakMB = r.peakMB()
 }
 
 // measureLatency publishes single events while four receivers wait.

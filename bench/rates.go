@@ -13,7 +13,7 @@ import (
 
 type ratesCmd struct {
 	terminal.OutputFlag
-	Nodes        int           `help:"Nodes that deliver." default:"3" range:"1.."`
+	nodesFlag
 	Pending      int           `help:"Pending deliveries at the start." default:"20000" range:"1.."`
 	Limit        int           `help:"deliveryRate of the event subscription, in requests per second with burst 1; 0 = none." range:"0..100000"`
 	Accepts      int           `help:"Requests per second that the endpoint accepts, with a burst of 10. It responds 429 to the others. 0 = all." range:"0..100000"`
@@ -61,9 +61,7 @@ func (c *ratesCmd) Run(ctx context.Context, p *program) error {
 			more["deliveryRate"] = settings{"limit": c.Limit, "burst": 1}
 		}
 		to := s.measuredTopic("bench", subscription{"limited", path, more})
-		for n := 2; n <= c.Nodes; n++ {
-			s.startNode(fmt.Sprintf("node-%d", n))
-		}
+		s.startNodes(c.Nodes)
 		s.act("pause", s.topics[0], "limited")
 		s.publishBulk([]target{to}, c.Pending)
 		s.settle()

@@ -25,6 +25,7 @@ type report struct {
 	EventBytes       int    `json:"eventBytes"`
 	EventsPerRequest int    `json:"eventsPerRequest"`
 	Subscriptions    int    `json:"subscriptions"`
+	Nodes            int    `json:"nodes"`
 	figures
 	Phases []figures `json:"phases"`
 	// Cost has figures of the last phase divided by those of the first, of failing and backlog. CPU is per delivery.
@@ -101,15 +102,15 @@ type figures struct {
 	PublishLatencyMs map[string]float64 `json:"publishLatencyMs,omitempty"`
 	PublishStallMs   float64            `json:"publishStallMs,omitempty"`
 	DeliveryStallMs  float64            `json:"deliveryStallMs,omitempty"`
-	// CPUSeconds are by process: postgres (with its sessions), service and load (with the endpoint), then "others" (all
-	// other processes) and "idle". Values that the system does not report are absent.
+	// CPUSeconds are by process: postgres (with its sessions), service (all nodes) and load (with the endpoint), then
+	// "others" (all other processes) and "idle". Values that the system does not report are absent.
 	CPUSeconds map[string]float64 `json:"cpuSeconds"`
 	// This and the next two are divided by the deliveries that ended in the phase; if delivery is paused, by those that
 	// were created.
 	CPUSecondsPer10k      map[string]float64 `json:"cpuSecondsPer10k"`
 	TableBytesPerDelivery float64            `json:"tableBytesPerDelivery"`
 	WALBytesPerDelivery   float64            `json:"walBytesPerDelivery"`
-	// RSSPeakMB is the peak resident memory of the service during the phase, in MiB.
+	// RSSPeakMB is the peak resident memory of a node during the phase, in MiB; of several nodes, the largest.
 	RSSPeakMB float64 `json:"rssPeakMB"`
 }
 

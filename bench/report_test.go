@@ -155,6 +155,9 @@ func TestCPUSeconds(t *testing.T) {
 	require.Zero(t, peakMB(1<<30), "no such process")
 	alone := cpuSeconds(0, map[int]string{os.Getpid(): "load", 1 << 30: "none"})
 	require.NotContains(t, alone, "none")
+	parent := cpuSeconds(0, map[int]string{os.Getppid(): "parent"})["parent"]
+	both := cpuSeconds(0, map[int]string{os.Getpid(): "service", os.Getppid(): "service"})
+	require.GreaterOrEqual(t, both["service"], alone["load"]+parent, "the sum of a service's nodes")
 	require.NotContains(t, alone, "postgres")
 	require.Greater(t, alone[machineBusy], alone["load"])
 	require.GreaterOrEqual(t, cpuSeconds(os.Getppid(), nil)["postgres"], alone["load"], "a process includes its children")

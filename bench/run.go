@@ -14,6 +14,7 @@ import (
 // throughputCmd is throughput and, in an open loop, latency.
 type throughputCmd struct {
 	loadFlags
+	nodesFlag
 	Rate         float64       `help:"Events per second; 0 = as fast as the publishers can." default:"${rate}" range:"0.."`
 	Subs         int           `name:"subscriptions" help:"Event subscriptions that match each event." default:"1" range:"1.."`
 	ResponseTime time.Duration `help:"Response time of the endpoint." range:"0.."`
@@ -21,7 +22,9 @@ type throughputCmd struct {
 
 // Run publishes to event subscriptions at one endpoint, each with its own path.
 func (c *throughputCmd) Run(ctx context.Context, p *program, k *kong.Context) error {
-	r := &run{loadFlags: c.loadFlags, rate: c.Rate, report: report{Scenario: k.Command(), Subscriptions: c.Subs}}
+	r := &run{
+		loadFlags: c.loadFlags, rate: c.Rate, report: report{Scenario: k.Command(), Subscriptions: c.Subs, Nodes: c.Nodes},
+	}
 	return r.scenario(ctx, p, func() {
 		var subs []subscription
 		for i := range c.Subs {
@@ -91,6 +94,7 @@ func (c *failingCmd) Run(ctx context.Context, p *program) error {
 
 type backlogCmd struct {
 	loadFlags
+	nodesFlag
 	Rate    float64 `help:"Events per second; 0 = as fast as the publishers can." range:"0.."`
 	Waiting int     `help:"Pending deliveries of another event subscription." default:"1000000" range:"0.."`
 	Waits   string  `help:"State of these deliveries: paused (on hold) or scheduled (for a retry in hours)." enum:"paused,scheduled" default:"paused"`
@@ -98,7 +102,7 @@ type backlogCmd struct {
 
 // Run measures an event subscription alone, and then with many pending deliveries of another.
 func (c *backlogCmd) Run(ctx context.Context, p *program) error {
-	r := &run{loadFlags: c.loadFlags, rate: c.Rate, report: report{Scenario: "backlog"}}
+	r := &run{loadFlags: c.loadFlags, rate: c.Rate, report: report{Scenario: "backlog", Nodes: c.Nodes}}
 	return r.scenario(ctx, p, func() {
 		t := r.measuredTopic("bench", subscription{"sink", "/sink", nil})
 		r.warmUp(t)
@@ -141,7 +145,7 @@ type phase struct {
 // scenario measures, and prints the report. After an error there is none. Lost and pending events are in the report.
 func (r *run) scenario(ctx context.Context, p *program, measure func()) error {
 	o := &r.report
-	o.EventsPerRequest, o.Subscriptions = max(o.EventsPerRequest, 1), max(o.Subscriptions, 1)
+	o.EventsPerRequest, o.Subscriptions, o.Nodes = max(o.EventsPerRequest, 1), max(o.Subscriptions, 1), max(o.Nodes, 1)
 	if request := o.EventsPerRequest*(r.EventBytes+1) + 1; request > maxRequestBytes {
 		return terminal.Usagef("bench %s: a request has %d bytes at most, and %d events of %d bytes are %d", o.Scenario,
 			maxRequestBytes, o.EventsPerRequest, r.EventBytes, request)
@@ -153,6 +157,7 @@ func (r *run) scenario(ctx context.Context, p *program, measure func()) error {
 	o.Clients, o.EventBytes = r.Clients, r.EventBytes
 	if err := withSystem(ctx, p, r.DatabaseURL, o.Scenario, &o.common, func(s *system) {
 		r.system = s
+		s.startNodes(o.Nodes)
 		measure()
 		counted, arrivals := s.conclude(&o.outcome)
 		o.Ended, o.DeadLettered = counted.otherwise, counted.deadLettered
@@ -230,12 +235,12 @@ func (r *run) measurePhase(p *phase, do func(before counts)) {
 	if len(r.phases) > 0 {
 		r.settle()
 	}
-	resetPeak(r.pid())
+	r.resetPeaks()
 	before, checkpoints := r.count(), r.checkpoints
 	before.cpu = r.cpu() // without the time to count rows
 	do(before)
 	after := r.count()
-	p.figures.Phase, p.figures.RSSPeakMB = p.name, peakMB(r.pid())
+	p.figures.Phase, p.figures.RSSPeakMB = p.name, r.peakMB()
 	n := after.delivered - before.delivered
 	if p.paused {
 		n = after.left - before.left

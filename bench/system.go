@@ -148,15 +148,16 @@ func (s *system) check(err error) {
 // waitUntil waits until a time; false if the run ends.
 func (s *system) waitUntil(t time.Time) bool { return pause(s.ctx, time.Until(t)) }
 
-func (s *system) pid() int { return s.nodes[0].cmd.Process.Pid }
-
-// cpu returns the CPU times, see cpuSeconds.
+// cpu returns the CPU times, see cpuSeconds. That of the service is the sum of its nodes.
 func (s *system) cpu() map[string]float64 {
 	postgres := 0
 	if s.database != nil {
 		postgres = s.database.PID()
 	}
-	processes := map[int]string{s.pid(): "service", os.Getpid(): "load"}
+	processes := map[int]string{os.Getpid(): "load"}
+	for _, node := range s.nodes {
+		processes[node.cmd.Process.Pid] = "service"
+	}
 	maps.Copy(processes, s.apart)
 	return cpuSeconds(postgres, processes)
 }
