@@ -155,7 +155,7 @@ func described(verb *kong.Node) (lines []string) {
 
 // silent are the verbs that print no data, have one format, or run until they are ended.
 var silent = []string{
-	"commands", "completion", "deadletter export", "dev", "mcp", "migrate up", "ready", "serve", "sink",
+	"commands", "completion", "deadletter export", "dev", "mcp", "migrate up", "ready", "serve", "sink", "topic export",
 }
 
 // Every verb that prints data, or changes something, prints it as JSON, too. Help about the end of sessions also names

@@ -19,6 +19,7 @@ type TopicCmd struct {
 	List   rest.AllVerb[v1.Topic] `cmd:"" help:"List the topics." example:"topic list -o json"`
 	Show   topicShowCmd           `cmd:"" help:"Show a topic." example:"topic show orders"`
 	Keys   topicKeysCmd           `cmd:"" help:"Show a topic's access keys, or renew one." detail:"Publishers can use either key. To renew both without an outage: renew the key that is not in use, switch the publishers to it, renew the other key." example:"topic keys orders; topic keys orders --renew key2"`
+	Export topicExportCmd         `cmd:"" help:"Write a topic with its keys and event subscriptions as a file for apply."`
 	Delete topicDeleteCmd         `cmd:"" help:"Delete a topic that has no event subscriptions." detail:"A topic with event subscriptions is not deleted. Its events stay until the end of their retention." example:"topic delete orders; topic delete orders --yes"`
 
 	TestFilter topicTestFilterCmd `cmd:"" help:"Show which events of a topic a new filter would match, and which clause decided." detail:"Nothing is stored or delivered. subscription test-filter tests the filter of an event subscription." example:"topic test-filter orders --filter filter.json; topic test-filter orders --filter filter.json --event order.json -o json"`
