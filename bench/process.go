@@ -130,7 +130,8 @@ func thisMachine() map[string]any {
 }
 
 // peakMB returns the largest peak memory of a node since resetPeaks, in MiB.
-func (s *system) peakMB() (largest float64) {
+func (s *system) peakMB() float64 {
+	largest := 0.0
 	for _, node := range s.nodes {
 		largest = max(largest, peakMB(node.cmd.Process.Pid))
 	}

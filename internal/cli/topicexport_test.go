@@ -35,7 +35,8 @@ func TestTopicExport(t *testing.T) {
 	}
 
 	// Secrets that are never shown are named, and apply requires them.
-	a.manage(http.StatusCreated, http.MethodPut, "/v1/topics/applied/subscriptions/token", `{"endpointUrl":"https://billing.example.com/events","endpointValidation":"skip",
+	a.manage(http.StatusCreated, http.MethodPut, "/v1/topics/applied/subscriptions/token", `{
+		"endpointUrl":"https://billing.example.com/events","endpointValidation":"skip",
 		"oauth2":{"tokenUrl":"https://billing.example.com/token","clientId":"c","clientSecret":"hidden"}}`)
 	done := a.run(0, "topic", "export", "applied")
 	require.Equal(t, "not exported: event subscription token: oauth2.clientSecret\n", done.stderr)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"postrider/internal/catalog/spec"
 	"postrider/internal/cli/rest"
@@ -85,8 +84,10 @@ func exportedSubscription(ctx context.Context, c *rest.Client, topic string, s r
 	if pulled(s) {
 		return settings, nil
 	}
-	reveal := func(action string) (o rest.Object, err error) {
-		return o, c.Call(ctx, http.MethodPost, rest.SubscriptionURL(topic, name)+"/"+action, nil, &o)
+	reveal := func(action string) (rest.Object, error) {
+		var shown rest.Object
+		err := c.Call(ctx, http.MethodPost, rest.SubscriptionURL(topic, name)+"/"+action, nil, &shown)
+		return shown, err
 	}
 	endpoint, err := reveal("getFullUrl")
 	if err != nil {
@@ -111,7 +112,8 @@ func exportedSubscription(ctx context.Context, c *rest.Client, topic string, s r
 }
 
 // unshown are the secrets of an event subscription that postrider never shows.
-func unshown(s rest.Object) (names []string) {
+func unshown(s rest.Object) []string {
+	var names []string
 	for _, of := range []struct{ setting, secret string }{
 		{"destination", "keys of its destination"},
 		{"clientCertificate", "clientCertificate.privateKey"},
@@ -121,7 +123,7 @@ func unshown(s rest.Object) (names []string) {
 			names = append(names, of.secret)
 		}
 	}
-	if strings.EqualFold(textOf(s["messageFormat"]), "PagerDuty") {
+	if s["messageFormat"] == "PagerDuty" {
 		names = append(names, "pagerDutyRoutingKey")
 	}
 	return names
