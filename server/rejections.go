@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -128,12 +127,12 @@ func (s *Server) writeRejections(ctx context.Context) {
 		return
 	}
 	rows := make([]access.Rejection, 0, len(taken))
-	for _, kind := range slices.Collect(maps.Keys(taken)) {
+	for kind, times := range taken {
 		row := access.Rejection{
-			Actor: kind.actor, Address: addressText(kind.from), Topic: kind.topic, Status: kind.status, Times: taken[kind],
+			Actor: kind.actor, Address: addressText(kind.from), Topic: kind.topic, Status: kind.status, Times: times,
 		}
 		s.log.Warn("requests rejected", "client", row.Address, "actor", row.Actor, "topic", row.Topic, "status", row.Status,
-			"times", row.Times)
+			"times", times)
 		rows = append(rows, row)
 	}
 	ctx, cancel := context.WithTimeout(ctx, rejectionsTimeout)

@@ -32,7 +32,7 @@ type Options struct {
 	AllowCIDR []netip.Prefix
 	// AllowHTTP allows http URLs for endpoints at public addresses. In AllowCIDR they are always allowed.
 	AllowHTTP bool
-	// FilterLimits limit the filter of an event subscription; zero = policy.DefaultFilterLimits.
+	// FilterLimits limit the filter of an event subscription; zero = filter.DefaultLimits.
 	FilterLimits filter.Limits
 	// HeaderLimits limit the custom headers of an event subscription; zero = Event Grid's.
 	HeaderLimits endpointconf.HeaderLimits
@@ -117,7 +117,7 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	switch {
 	case o.Parts.DB == nil:
-		return nil, errors.New("server: Store is required")
+		return nil, errors.New("server: Parts are required")
 	case o.AdminToken == "":
 		return nil, errors.New("server: AdminToken is required")
 	case o.AdminToken == o.DevKey && !o.AllowDevKey:

@@ -285,7 +285,7 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	parts := setup(t).store.API()
 	for says, options := range map[string]server.Options{
-		"Store is required":      {AdminToken: "a"},
+		"Parts are required":     {AdminToken: "a"},
 		"AdminToken is required": {Parts: parts},
 		"well-known":             {Parts: parts, AdminToken: devKey, DevKey: devKey},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -30,22 +31,22 @@ func (p *pages) actions() map[access.Role]map[string]echo.HandlerFunc {
 			subscription + "test":       site.Act(p.testDelivery, p.subscription),
 			delivery + "retry":          p.deliveryAction("retried", act.RetryNow),
 			delivery + "cancel":         p.deliveryAction("canceled", act.Cancel),
-			delivery + "dead-letter":    site.Act(p.deadLetterNow, p.delivery),
-			problem + "acknowledge":     site.Act(p.acknowledgeProblem, p.problem),
-			problem + "resolve":         site.Act(p.resolveProblem, p.problem),
+			delivery + "dead-letter":    actOn(numberParam, p.deadLetterNow, p.delivery),
+			problem + "acknowledge":     actOn(uuidParam, p.acknowledgeProblem, p.problem),
+			problem + "resolve":         actOn(uuidParam, p.resolveProblem, p.problem),
 			relayFeed + "open-callback": site.Act(p.openRelayCallback, p.topic),
-			deadLetter + "redeliver":    site.Act(p.redeliverOne, p.deadLetter),
-			deadLetter + "resolve":      site.Act(p.resolveOne, p.deadLetter),
-			deadLetter + "reopen":       site.Act(p.reopenOne, p.deadLetter),
-			deadLetter + "purge":        site.Act(p.purgeOne, p.purging),
-			"/events/:id/redeliver":     site.Act(p.redeliverEvent, p.event),
+			deadLetter + "redeliver":    actOn(uuidParam, p.redeliverOne, p.deadLetter),
+			deadLetter + "resolve":      actOn(uuidParam, p.resolveOne, p.deadLetter),
+			deadLetter + "reopen":       actOn(uuidParam, p.reopenOne, p.deadLetter),
+			deadLetter + "purge":        actOn(uuidParam, p.purgeOne, p.purging),
+			"/events/:id/redeliver":     actOn(uuidParam, p.redeliverEvent, p.event),
 			"/dead-letters/redeliver":   p.bulk(operator.Redeliver),
 			"/dead-letters/repair":      p.bulk(operator.Repair),
 			"/dead-letters/resolve":     p.bulk(operator.Resolve),
 			"/dead-letters/purge":       p.bulk(operator.Purge),
 			"/deliveries/retry":         p.bulk(operator.Retry),
 			"/deliveries/cancel":        p.bulk(operator.Cancel),
-			"/operations/:id/cancel":    site.Act(p.cancelOperation, p.operation),
+			"/operations/:id/cancel":    actOn(uuidParam, p.cancelOperation, p.operation),
 		},
 		access.RoleAdmin: {
 			"/users/add":            site.Act(p.addUser, p.users),
@@ -146,20 +147,12 @@ func (p *pages) hold(
 
 // deliveryAction is an action on a delivery.
 func (p *pages) deliveryAction(done string, do func(ctx context.Context, id int64) error) echo.HandlerFunc {
-	return site.Act(func(ctx context.Context, c echo.Context) (string, error) {
-		id, err := numberParam(c)
-		if err != nil {
-			return "", err
-		}
+	return actOn(numberParam, func(ctx context.Context, _ echo.Context, id int64) (string, error) {
 		return deliveryPath(id) + "?done=" + done, do(ctx, id)
 	}, p.delivery)
 }
 
-func (p *pages) deadLetterNow(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := numberParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) deadLetterNow(ctx context.Context, c echo.Context, id int64) (href string, err error) {
 	deadLetter, err := p.Parts.Operator.DeadLetterNow(ctx, id)
 	return deadLetterPath(deadLetter) + "?done=dead-lettered", err
 }
@@ -184,7 +177,7 @@ func subscriptionPath(topic, name string) string {
 	return "/ui/subscriptions/" + url.PathEscape(topic) + "/" + url.PathEscape(name)
 }
 
-func deliveryPath(id int64) string { return "/ui/deliveries/" + display.IDText(id) }
+func deliveryPath(id int64) string { return "/ui/deliveries/" + strconv.FormatInt(id, 10) }
 
 func deadLetterPath(id uuid.UUID) string { return "/ui/dead-letters/" + id.String() }
 

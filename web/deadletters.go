@@ -152,14 +152,21 @@ type deadLetterView struct {
 	Form  url.Values // the input of a rejected form
 }
 
-// step is a step in the life of a delivery.
+// step is a step in the life of a dead letter or a problem.
 type step struct {
-	At   time.Time
+	At   *time.Time // nil if it is not known
 	Text string
 }
 
-func (p *pages) deadLetter(ctx context.Context, c echo.Context) error {
-	view, err := p.readDeadLetter(ctx, c)
+// inOrder are the known steps in their order.
+func inOrder(steps ...step) []step {
+	steps = slices.DeleteFunc(steps, func(s step) bool { return s.At == nil })
+	slices.SortStableFunc(steps, func(a, b step) int { return a.At.Compare(*b.At) })
+	return steps
+}
+
+func (p *pages) deadLetter(ctx context.Context, c echo.Context, id uuid.UUID) error {
+	view, err := p.readDeadLetter(ctx, c, id)
 	if err != nil {
 		return err
 	}
@@ -167,20 +174,16 @@ func (p *pages) deadLetter(ctx context.Context, c echo.Context) error {
 }
 
 // purging is the page that confirms the purge of a dead letter.
-func (p *pages) purging(ctx context.Context, c echo.Context) error {
-	view, err := p.readDeadLetter(ctx, c)
+func (p *pages) purging(ctx context.Context, c echo.Context, id uuid.UUID) error {
+	view, err := p.readDeadLetter(ctx, c, id)
 	if err != nil {
 		return err
 	}
 	return p.Show(c, "dead-letter-purge", "Purge dead letter", false, view,
-		site.Link{Href: deadLetterPath(view.DeadLetterID), Text: "Dead letter"})
+		display.Link{Href: deadLetterPath(view.DeadLetterID), Text: "Dead letter"})
 }
 
-func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLetterView, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return view, err
-	}
+func (p *pages) readDeadLetter(ctx context.Context, c echo.Context, id uuid.UUID) (view deadLetterView, err error) {
 	d, err := p.Parts.Reader.ReadDeadLetter(ctx, id)
 	if err != nil {
 		return view, err
@@ -191,38 +194,23 @@ func (p *pages) readDeadLetter(ctx context.Context, c echo.Context) (view deadLe
 	}, nil
 }
 
-// deadLetterSteps are the known steps of a dead letter in their order.
 func deadLetterSteps(d *query.DeadLetter) []step {
-	steps := []step{{d.PublishedAt, "published"}}
-	if !d.TimeToLiveSince.Equal(d.PublishedAt) {
-		steps = append(steps, step{d.TimeToLiveSince, "time to live began"})
+	began, last, ended := &d.TimeToLiveSince, d.LastAttemptAt, "dead-lettered"
+	if began.Equal(d.PublishedAt) {
+		began = nil
 	}
-	if d.FirstAttemptAt != nil {
-		steps = append(steps, step{*d.FirstAttemptAt, "first attempt"})
+	if d.Attempts <= 1 && d.FirstAttemptAt != nil {
+		last = nil
 	}
-	if d.LastAttemptAt != nil && (d.Attempts > 1 || d.FirstAttemptAt == nil) {
-		steps = append(steps, step{*d.LastAttemptAt, fmt.Sprintf("attempt %d (last)", d.Attempts)})
-	}
-	ended := "dead-lettered"
 	if d.ImportedFrom != nil {
 		ended = "imported"
 	}
-	steps = append(steps, step{d.DeadLetteredAt, ended})
-	if d.RedeliveredAt != nil {
-		steps = append(steps, step{*d.RedeliveredAt, "redelivered"})
-	}
-	if d.ResolvedAt != nil {
-		steps = append(steps, step{*d.ResolvedAt, "resolved"})
-	}
-	slices.SortStableFunc(steps, func(a, b step) int { return a.At.Compare(b.At) })
-	return steps
+	return inOrder(step{&d.PublishedAt, "published"}, step{began, "time to live began"},
+		step{d.FirstAttemptAt, "first attempt"}, step{last, fmt.Sprintf("attempt %d (last)", d.Attempts)},
+		step{&d.DeadLetteredAt, ended}, step{d.RedeliveredAt, "redelivered"}, step{d.ResolvedAt, "resolved"})
 }
 
-func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) redeliverOne(ctx context.Context, c echo.Context, id uuid.UUID) (href string, err error) {
 	do, err := actionOf(c, operator.Redeliver)
 	if err != nil {
 		return "", err
@@ -231,27 +219,15 @@ func (p *pages) redeliverOne(ctx context.Context, c echo.Context) (href string, 
 	return deliveryPath(delivery) + "?done=redelivered", err
 }
 
-func (p *pages) resolveOne(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) resolveOne(ctx context.Context, c echo.Context, id uuid.UUID) (href string, err error) {
 	return deadLetterPath(id) + "?done=resolved", p.Parts.Operator.Resolve(ctx, id, strings.TrimSpace(c.FormValue("note")))
 }
 
-func (p *pages) reopenOne(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) reopenOne(ctx context.Context, c echo.Context, id uuid.UUID) (href string, err error) {
 	return deadLetterPath(id) + "?done=reopened", p.Parts.Operator.Reopen(ctx, id)
 }
 
-func (p *pages) purgeOne(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) purgeOne(ctx context.Context, c echo.Context, id uuid.UUID) (href string, err error) {
 	purged, err := p.Parts.Operator.Purge(ctx, id)
 	if err == nil && !purged {
 		err = postgres.ErrNotFound
@@ -298,11 +274,7 @@ type operationView struct {
 	Redelivered []display.Share
 }
 
-func (p *pages) operation(ctx context.Context, c echo.Context) error {
-	id, err := uuidParam(c)
-	if err != nil {
-		return err
-	}
+func (p *pages) operation(ctx context.Context, c echo.Context, id uuid.UUID) error {
 	o, err := p.Parts.Reader.Operation(ctx, id)
 	if err != nil {
 		return err
@@ -328,11 +300,7 @@ func (p *pages) operation(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "operation", operationKinds[o.Kind], view.Running, view)
 }
 
-func (p *pages) cancelOperation(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) cancelOperation(ctx context.Context, c echo.Context, id uuid.UUID) (href string, err error) {
 	done := "over"
 	canceled, err := p.Parts.Operator.CancelOperation(ctx, id)
 	if canceled {

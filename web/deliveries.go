@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -56,11 +57,7 @@ type deliveryView struct {
 	SQL     string
 }
 
-func (p *pages) delivery(ctx context.Context, c echo.Context) error {
-	id, err := numberParam(c)
-	if err != nil {
-		return err
-	}
+func (p *pages) delivery(ctx context.Context, c echo.Context, id int64) error {
 	d, err := p.Parts.Reader.ReadDelivery(ctx, id)
 	if err != nil {
 		return err
@@ -87,7 +84,7 @@ func (p *pages) delivery(ctx context.Context, c echo.Context) error {
 			view.Similar = similar
 			view.Apply = "/ui/dead-letters/repair?" + url.Values{
 				"topic": {similar.Topic}, "subscription": {similar.Subscription}, "reason": {similar.Reason},
-				"eventType": {similar.EventType}, "state": {"open"}, patchOf: {display.IDText(id)},
+				"eventType": {similar.EventType}, "state": {"open"}, patchOf: {strconv.FormatInt(id, 10)},
 			}.Encode()
 		}
 	}
@@ -123,11 +120,7 @@ type batchView struct {
 // memberPage is the number of members on a page.
 const memberPage = 500
 
-func (p *pages) batch(ctx context.Context, c echo.Context) error {
-	id, err := numberParam(c)
-	if err != nil {
-		return err
-	}
+func (p *pages) batch(ctx context.Context, c echo.Context, id int64) error {
 	f, from := display.FilterOf(c), int64(0)
 	if n := f.Number("", "from", ""); n != nil {
 		from = *n

@@ -13,7 +13,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/catalog/spec"
+	"postrider/internal/jsonscan"
 	"postrider/internal/postgres"
+	"postrider/web/display"
 	"postrider/web/form"
 	"postrider/web/site"
 )
@@ -54,7 +56,7 @@ type editor struct {
 	// removed is the page to continue at after deletion.
 	removed string
 	// trail leads to the page of the object.
-	trail   []site.Link
+	trail   []display.Link
 	action  string // where the form is sent
 	changes []change
 }
@@ -154,7 +156,7 @@ func (e *editor) kindChanged() bool {
 // remember keeps the stored version in the form, to detect changes by other users.
 func (e *editor) remember() {
 	if e.name != "" {
-		was, _ := form.PlainJSON(e.stored) // JSON values always marshal
+		was := jsonscan.MustEncode(e.stored)
 		e.Set("was", string(was))
 		e.Set("etag", e.etag)
 	}
@@ -306,7 +308,7 @@ func (p *pages) save(ctx context.Context, c echo.Context, e *editor) (href strin
 	if len(mistakes) > 0 {
 		return "", &apiError{status: http.StatusBadRequest, Details: mistakes}
 	}
-	body, err := form.PlainJSON(settings)
+	body, err := jsonscan.Encode(settings)
 	if err != nil {
 		return "", fmt.Errorf("write the settings: %w", err)
 	}

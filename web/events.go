@@ -54,11 +54,7 @@ type matchResult struct {
 // matchLimit is the number of event subscriptions whose filters a page evaluates.
 const matchLimit = 200
 
-func (p *pages) event(ctx context.Context, c echo.Context) error {
-	id, err := uuidParam(c)
-	if err != nil {
-		return err
-	}
+func (p *pages) event(ctx context.Context, c echo.Context, id uuid.UUID) error {
 	row, err := p.Parts.Reader.ReadEvent(ctx, id)
 	if err != nil {
 		return err
@@ -80,11 +76,7 @@ type redeliverEventView struct {
 }
 
 // redelivering is the page that confirms the redelivery of an event to an event subscription that it does not match.
-func (p *pages) redelivering(ctx context.Context, c echo.Context) error {
-	id, err := uuidParam(c)
-	if err != nil {
-		return err
-	}
+func (p *pages) redelivering(ctx context.Context, c echo.Context, id uuid.UUID) error {
 	row, err := p.Parts.Reader.ReadEvent(ctx, id)
 	if err != nil {
 		return err
@@ -94,14 +86,10 @@ func (p *pages) redelivering(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	return p.Show(c, "event-redeliver", "Redeliver event", false, redeliverEventView{*row, sub.Name},
-		site.Link{Href: eventPath(id), Text: "Event"})
+		display.Link{Href: eventPath(id), Text: "Event"})
 }
 
-func (p *pages) redeliverEvent(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) redeliverEvent(ctx context.Context, c echo.Context, id uuid.UUID) (href string, err error) {
 	delivery, err := p.Parts.Operator.RedeliverEvent(ctx, id, c.FormValue("subscription"), c.FormValue("unmatched") != "")
 	return deliveryPath(delivery) + "?done=sent-again", err
 }

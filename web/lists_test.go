@@ -63,7 +63,7 @@ func TestEquivalentSQLRuns(t *testing.T) {
 func TestEquivalentSQLOfAllColumns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for list := range display.Rows() {
+	for list := range display.Lists {
 		var keys []string
 		for _, column := range display.DefaultTable(list, nil).All {
 			keys = append(keys, column.Key)
@@ -143,7 +143,7 @@ const oneByOne = `CREATE OR REPLACE FUNCTION postrider_internal.find_dead_letter
 
 func searchPage(search string) string { return "/ui/dead-letters?search=" + url.QueryEscape(search) }
 
-// A search shows its matches, its SQL or its mistake. Without JavaScript a link continues it, and the page keeps what
+// A search shows its matches and its SQL. Without JavaScript a link continues it, and the page keeps what
 // was found.
 func TestSearchOfDeadLetters(t *testing.T) {
 	t.Parallel()
@@ -161,10 +161,6 @@ func TestSearchOfDeadLetters(t *testing.T) {
 	require.NotContains(t, page, "Search further")
 	require.NotContains(t, page, `hx-trigger="every 5s`, "a search is not repeated")
 	b.requireTexts(t, searchPage("data.order.id = 7"), "No dead letter matches the filter.")
-	b.requireTexts(t, searchPage("data.order.id ="),
-		"Search at character 16: data.order.id = has no value after it; for example: data.order.id = 42")
-	b.requireTexts(t, searchPage("error ~ (a"),
-		"search at character 9: error ~: the value is not a valid regular expression")
 	b.requireTexts(t, strings.Replace(searchPage(`data.order.id != "second"`), "?", "/purge?", 1),
 		"1 dead letter matches", `data.order.id != "second"`)
 

@@ -22,13 +22,13 @@ import (
 
 // The pages that act on the checked rows of a list.
 var (
-	checkedDeadLetters = []site.Link{
+	checkedDeadLetters = []display.Link{
 		{Href: "/ui/dead-letters/redeliver", Text: "Redeliver checked …"},
 		{Href: "/ui/dead-letters/repair", Text: "Repair checked …"},
 		{Href: "/ui/dead-letters/resolve", Text: "Resolve checked …"},
 		{Href: "/ui/dead-letters/purge", Text: "Purge checked …"},
 	}
-	checkedDeliveries = []site.Link{
+	checkedDeliveries = []display.Link{
 		{Href: "/ui/deliveries/retry", Text: "Retry checked …"}, {Href: "/ui/deliveries/cancel", Text: "Cancel checked …"},
 	}
 )
@@ -99,7 +99,7 @@ func (p *pages) many(kind string) site.Page {
 		if kind == operator.Repair {
 			name = "many-repair"
 		}
-		return p.Show(c, name, operationKinds[kind], false, &view, site.Link{Href: view.Back, Text: list})
+		return p.Show(c, name, operationKinds[kind], false, &view, display.Link{Href: view.Back, Text: list})
 	}
 }
 
@@ -224,9 +224,6 @@ func (p *pages) bulk(kind string) echo.HandlerFunc {
 	}, p.many(kind))
 }
 
-// maxRate is more than a database can process: a larger rate is a mistake.
-const maxRate = 1_000_000
-
 // actionOf reads the fields of the form of an action.
 func actionOf(c echo.Context, kind string) (do operator.Action, err error) {
 	form := c.Request().PostForm
@@ -237,7 +234,7 @@ func actionOf(c echo.Context, kind string) (do operator.Action, err error) {
 		IncludeUnchanged: form.Get("includeUnchanged") != "", Note: strings.TrimSpace(form.Get("note")),
 	}
 	rate := f.Number("", "rate", "")
-	if f.Err != nil || rate != nil && (*rate < 1 || *rate > maxRate) {
+	if f.Err != nil || rate != nil && (*rate < 1 || *rate > operator.MaxRate) {
 		return do, site.Rejected(http.StatusBadRequest,
 			"the rate must be a whole number from 1 to 1,000,000, or empty, and names must be text")
 	}

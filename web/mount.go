@@ -118,9 +118,6 @@ func (p *pages) load() (err error) {
 	return err
 }
 
-// readMethods are the methods of a page. Echo does not add HEAD itself.
-var readMethods = []string{http.MethodGet, http.MethodHead}
-
 // mount adds the routes. The files, the redirect and the sign-in page require no session.
 func (p *pages) mount(e *echo.Echo) {
 	login := site.Login(p.Parts.Access, p.Open)
@@ -128,23 +125,24 @@ func (p *pages) mount(e *echo.Echo) {
 	// Other paths below /ui, so that every response has the headers of secure.
 	ui.Any("", p.noPage, login)
 	ui.Any("/*", p.noPage, login)
-	ui.Match(readMethods, "", func(c echo.Context) error { return c.Redirect(http.StatusMovedPermanently, "/ui/") })
-	ui.Match(readMethods, "/static/:file", p.assets.Serve)
+	ui.Match(site.ReadMethods, "", func(c echo.Context) error { return c.Redirect(http.StatusMovedPermanently, "/ui/") })
+	ui.Match(site.ReadMethods, "/static/:file", p.assets.Serve)
 	for path, show := range p.viewerPages() {
-		ui.Match(readMethods, path, site.Timed(site.PageTime, show), login, site.Requires(access.RoleViewer))
+		ui.Match(site.ReadMethods, path, site.Timed(site.PageTime, show), login, site.Requires(access.RoleViewer))
 	}
-	ui.Match(readMethods, "/tail/stream", p.tailStream, login, site.Requires(access.RoleViewer))
+	ui.Match(site.ReadMethods, "/tail/stream", p.tailStream, login, site.Requires(access.RoleViewer))
 	post := func(path string, action echo.HandlerFunc, rights ...echo.MiddlewareFunc) {
 		ui.POST(path, storableForm(action), append([]echo.MiddlewareFunc{sameOrigin()}, rights...)...)
 	}
 	admin := site.Requires(access.RoleAdmin)
-	ui.Match(readMethods, "/users", site.Timed(site.PageTime, p.users), login, admin)
-	ui.Match(readMethods, "/api-keys", site.Timed(site.PageTime, p.apiKeys), login, admin)
+	ui.Match(site.ReadMethods, "/users", site.Timed(site.PageTime, p.users), login, admin)
+	ui.Match(site.ReadMethods, "/api-keys", site.Timed(site.PageTime, p.apiKeys), login, admin)
 	for path, form := range p.forms() {
-		ui.Match(readMethods, path, site.Timed(formTime, form), login, admin)
+		ui.Match(site.ReadMethods, path, site.Timed(formTime, form), login, admin)
 		post(path, site.Timed(formTime, form), login, admin)
 	}
-	ui.Match(readMethods, "/subscriptions/:topic/:subscription/test", func(c echo.Context) error { // reload of a rejection
+	const sample = "/subscriptions/:topic/:subscription/test"
+	ui.Match(site.ReadMethods, sample, func(c echo.Context) error { // reload of a rejection
 		return c.Redirect(http.StatusSeeOther, subscriptionPath(c.Param("topic"), c.Param("subscription")))
 	}, login, site.Requires(access.RoleOperator))
 	for role, actions := range p.actions() {
@@ -159,7 +157,7 @@ func (p *pages) mount(e *echo.Echo) {
 	if p.Open {
 		return // no sign-in, and no first admin
 	}
-	ui.Match(readMethods, "/sign-in", site.Timed(site.PageTime, p.signInPage))
+	ui.Match(site.ReadMethods, "/sign-in", site.Timed(site.PageTime, p.signInPage))
 	for path, action := range map[string]echo.HandlerFunc{
 		"/sign-in":     site.Act(p.signIn, p.signInPage),
 		"/first-admin": site.Act(p.firstAdmin, p.signInPage),
@@ -174,14 +172,14 @@ func (p *pages) viewerPages() map[string]site.Page {
 	return map[string]site.Page{
 		"/":                                   p.overview,
 		"/problems":                           p.problems,
-		"/problems/:id":                       p.problem,
+		"/problems/:id":                       withID(uuidParam, p.problem),
 		"/tail":                               p.tail,
 		"/events":                             p.events,
-		"/events/:id":                         p.event,
+		"/events/:id":                         withID(uuidParam, p.event),
 		"/deliveries":                         p.deliveries,
-		"/deliveries/:id":                     p.delivery,
+		"/deliveries/:id":                     withID(numberParam, p.delivery),
 		"/batches":                            p.batches,
-		"/batches/:id":                        p.batch,
+		"/batches/:id":                        withID(numberParam, p.batch),
 		"/dead-letters":                       p.deadLetters,
 		"/dead-letters/redeliver":             p.many(operator.Redeliver),
 		"/dead-letters/repair":                p.many(operator.Repair),
@@ -189,11 +187,11 @@ func (p *pages) viewerPages() map[string]site.Page {
 		"/dead-letters/purge":                 p.many(operator.Purge),
 		"/deliveries/retry":                   p.many(operator.Retry),
 		"/deliveries/cancel":                  p.many(operator.Cancel),
-		"/dead-letters/:id":                   p.deadLetter,
-		"/dead-letters/:id/purge":             p.purging,
-		"/events/:id/redeliver":               p.redelivering,
+		"/dead-letters/:id":                   withID(uuidParam, p.deadLetter),
+		"/dead-letters/:id/purge":             withID(uuidParam, p.purging),
+		"/events/:id/redeliver":               withID(uuidParam, p.redelivering),
 		"/operations":                         p.operations,
-		"/operations/:id":                     p.operation,
+		"/operations/:id":                     withID(uuidParam, p.operation),
 		"/topics":                             p.topics,
 		"/topics/:topic":                      p.topic,
 		"/subscriptions":                      p.subscriptions,
@@ -300,6 +298,30 @@ func uuidParam(c echo.Context) (uuid.UUID, error) {
 		return id, postgres.ErrNotFound
 	}
 	return id, nil
+}
+
+// withID is a page of an object whose id is in the path.
+func withID[ID any](
+	param func(echo.Context) (ID, error), show func(ctx context.Context, c echo.Context, id ID) error,
+) site.Page {
+	return func(ctx context.Context, c echo.Context) error {
+		id, err := param(c)
+		if err != nil {
+			return err
+		}
+		return show(ctx, c, id)
+	}
+}
+
+// actOn is site.Act for an action and a page of an object whose id is in the path.
+func actOn[ID any](
+	param func(echo.Context) (ID, error), do func(ctx context.Context, c echo.Context, id ID) (href string, err error),
+	show func(ctx context.Context, c echo.Context, id ID) error,
+) echo.HandlerFunc {
+	return site.Timed(site.PageTime, withID(param, func(ctx context.Context, c echo.Context, id ID) error {
+		href, err := do(ctx, c, id)
+		return site.Finish(c, href, err, func() error { return show(ctx, c, id) })
+	}))
 }
 
 // owner reads the filter fields of an event subscription and its topic.

@@ -12,7 +12,6 @@ import (
 	"postrider/policy"
 	"postrider/web/display"
 	"postrider/web/form"
-	"postrider/web/site"
 )
 
 // policiesView has retry policies side by side.
@@ -69,7 +68,7 @@ func (p *pages) openPolicy(ctx context.Context, c echo.Context) (*editor, error)
 	}
 	e := &editor{
 		table: spec.Policy, noun: "retry policy", name: name, address: apiPolicy, method: http.MethodPut,
-		trail: []site.Link{{Href: list, Text: "Retry policies"}}, removed: list + "?done=policy-deleted",
+		trail: []display.Link{{Href: list, Text: "Retry policies"}}, removed: list + "?done=policy-deleted",
 		saved: func(name string, _ *apiResponse) (string, error) {
 			return list + "?done=policy-saved&policy=" + name, nil
 		},

@@ -60,11 +60,7 @@ type problemView struct {
 // acknowledgedHours are the choices for an acknowledgment.
 var acknowledgedHours = []int{1, 4, 24, 7 * 24}
 
-func (p *pages) problem(ctx context.Context, c echo.Context) error {
-	id, err := uuidParam(c)
-	if err != nil {
-		return err
-	}
+func (p *pages) problem(ctx context.Context, c echo.Context, id uuid.UUID) error {
 	found, err := p.Parts.Reader.ReadProblem(ctx, id)
 	if err != nil {
 		return err
@@ -72,38 +68,20 @@ func (p *pages) problem(ctx context.Context, c echo.Context) error {
 	return p.Show(c, "problem", "Problem", true, problemView{
 		Problem: *found, Steps: problemSteps(found), Hours: acknowledgedHours, Form: site.Input(c),
 		SQL: "select * from postrider.problems where problem_id = " + display.QuoteSQL(id.String()),
-	}, site.Link{Href: "/ui/problems", Text: "Problems"})
+	}, display.Link{Href: "/ui/problems", Text: "Problems"})
 }
 
-// problemSteps are the known steps of a problem in their order.
 func problemSteps(l *query.Problem) []step {
-	steps := []step{{l.Since, "first failed attempt"}}
-	if l.Last.After(l.Since) {
-		steps = append(steps, step{l.Last, "last failed attempt"})
+	last := &l.Last
+	if !last.After(l.Since) {
+		last = nil
 	}
-	for _, s := range []struct {
-		at   *time.Time
-		text string
-	}{
-		{l.AcknowledgedAt, "acknowledged"},
-		{l.RecoveredAt, "recovered"},
-		{l.ResolvedAt, "resolved"},
-		{l.HoldUntil, "next probe"},
-		{l.NextAttempt, "next attempt"},
-	} {
-		if s.at != nil {
-			steps = append(steps, step{*s.at, s.text})
-		}
-	}
-	slices.SortStableFunc(steps, func(a, b step) int { return a.At.Compare(b.At) })
-	return steps
+	return inOrder(step{&l.Since, "first failed attempt"}, step{last, "last failed attempt"},
+		step{l.AcknowledgedAt, "acknowledged"}, step{l.RecoveredAt, "recovered"}, step{l.ResolvedAt, "resolved"},
+		step{l.HoldUntil, "next probe"}, step{l.NextAttempt, "next attempt"})
 }
 
-func (p *pages) acknowledgeProblem(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) acknowledgeProblem(ctx context.Context, c echo.Context, id uuid.UUID) (href string, err error) {
 	hours, err := strconv.Atoi(c.FormValue("hours"))
 	if err != nil || !slices.Contains(acknowledgedHours, hours) {
 		return "", site.Rejected(http.StatusBadRequest, "Choose for how long.")
@@ -113,11 +91,7 @@ func (p *pages) acknowledgeProblem(ctx context.Context, c echo.Context) (href st
 		p.Parts.Operator.AcknowledgeProblem(ctx, id, until, strings.TrimSpace(c.FormValue("note")))
 }
 
-func (p *pages) resolveProblem(ctx context.Context, c echo.Context) (href string, err error) {
-	id, err := uuidParam(c)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) resolveProblem(ctx context.Context, c echo.Context, id uuid.UUID) (href string, err error) {
 	return problemPath(id) + "?done=problem-resolved",
 		p.Parts.Operator.ResolveProblem(ctx, id, strings.TrimSpace(c.FormValue("note")))
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -61,7 +60,7 @@ func (p *pages) publish(ctx context.Context, c echo.Context) error {
 	}
 	return site.Finish(c, "", err, func() error {
 		return p.Show(c, "publish", "Publish to "+topic.Name, false, view,
-			site.Link{Href: "/ui/topics/" + topic.Name, Text: topic.Name})
+			display.Link{Href: "/ui/topics/" + topic.Name, Text: topic.Name})
 	})
 }
 
@@ -71,7 +70,7 @@ func (p *pages) publishForm(
 ) error {
 	body, contentType := publicationOf(topic, f.Get("event"))
 	before := p.Now().Add(-time.Second)
-	_, err := p.request(ctx, c, http.MethodPost, publishPath(topic), []byte(body), echo.HeaderContentType, contentType)
+	_, err := p.request(ctx, c, http.MethodPost, topic.PublishPath(), []byte(body), echo.HeaderContentType, contentType)
 	if err == nil {
 		view.Accepted = true
 		if err := p.Parts.Access.NotePublished(ctx, topic.Name, len(eventsIn(body))); err != nil {
@@ -124,14 +123,6 @@ func eventsIn(body string) (list []map[string]any) {
 	return list
 }
 
-// publishPath is the path of the REST API that publishes to the topic.
-func publishPath(t *catalog.Topic) string {
-	if t.Kind == catalog.TopicNamespace {
-		return "/topics/" + url.PathEscape(t.Name) + ":publish"
-	}
-	return "/topics/" + url.PathEscape(t.Name) + "/api/events"
-}
-
 // publicationOf is the request for the event of the form. A single event in the Event Grid schema becomes an array.
 func publicationOf(t *catalog.Topic, input string) (body, contentType string) {
 	array := strings.HasPrefix(input, "[")
@@ -150,7 +141,7 @@ func publicationOf(t *catalog.Topic, input string) (body, contentType string) {
 // commandsOf are the shell command, with the access key in $KEY, and the SQL statement that publish the events.
 func commandsOf(c echo.Context, t *catalog.Topic, events string) (curl, sql string) {
 	body, contentType := publicationOf(t, events)
-	curl = "curl -i " + display.QuoteShell(serverAddress(c)+publishPath(t)) + " \\\n  -H \"aeg-sas-key: $KEY\" -H " +
+	curl = "curl -i " + display.QuoteShell(serverAddress(c)+t.PublishPath()) + " \\\n  -H \"aeg-sas-key: $KEY\" -H " +
 		display.QuoteShell("Content-Type: "+contentType) + " \\\n  --data-raw " + display.QuoteShell(body)
 	function := "postrider.publish"
 	if strings.HasPrefix(events, "[") {

@@ -20,6 +20,7 @@ import (
 	"postrider/internal/endpointconf"
 	"postrider/internal/event"
 	"postrider/internal/filter"
+	"postrider/internal/jsonscan"
 	"postrider/web/display"
 	"postrider/web/form"
 	"postrider/web/site"
@@ -76,7 +77,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 		table: settingsOn(topic.Name), noun: "event subscription", name: name, method: http.MethodPatch,
 		address: func(name string) string { return apiTopic(topic.Name) + "/subscriptions/" + url.PathEscape(name) },
 		folded:  []string{spec.Delivery, spec.DeadLetters, spec.Connection, spec.Advanced},
-		lists:   []rowList{advancedFilters(), headers()}, trail: []site.Link{{Href: parent, Text: topic.Name}},
+		lists:   []rowList{advancedFilters(), headers()}, trail: []display.Link{{Href: parent, Text: topic.Name}},
 		removed: parent + "?done=deleted",
 	}
 	s := &subscriptionForm{editor: e, pages: p, topic: topic}
@@ -99,7 +100,7 @@ func (p *pages) openSubscription(ctx context.Context, c echo.Context) (*editor, 
 		}
 		return "", display.AtMost(details.Pending, 10_000), nil
 	}
-	e.trail = append(e.trail, site.Link{Href: subscriptionPath(topic.Name, name), Text: name})
+	e.trail = append(e.trail, display.Link{Href: subscriptionPath(topic.Name, name), Text: name})
 	return e, s.load(sub)
 }
 
@@ -122,7 +123,7 @@ func (s *subscriptionForm) load(sub *catalog.Subscription) error {
 			header.Value = nil
 		}
 	}
-	text, err := form.PlainJSON(settings)
+	text, err := jsonscan.Encode(settings)
 	if err != nil {
 		return fmt.Errorf("write the stored settings: %w", err)
 	}
@@ -187,7 +188,7 @@ func (s *subscriptionForm) kindIs(kind destination.Type) bool {
 // dropStored removes settings of the other delivery mode that the user left as they were. The API rejects those that
 // were entered.
 func (s *subscriptionForm) dropStored(settings map[string]any, ofOtherMode func(*spec.Setting) bool) {
-	text, _ := form.PlainJSON(settings) // JSON values always marshal
+	text := jsonscan.MustEncode(settings)
 	for i := range s.table {
 		setting := &s.table[i]
 		value := spec.At(text, setting.Name)
@@ -401,7 +402,7 @@ func (s *subscriptionForm) testFilter(ctx context.Context, c echo.Context) error
 			return &site.RejectionError{Status: http.StatusBadRequest, Text: rejected + "."}
 		}
 	}
-	body, err := form.PlainJSON(request)
+	body, err := jsonscan.Encode(request)
 	if err != nil {
 		return fmt.Errorf("write the filter: %w", err)
 	}

@@ -13,11 +13,11 @@ import (
 	"postrider/internal/catalog/spec"
 	"postrider/internal/destination"
 	"postrider/internal/endpointconf"
+	"postrider/internal/jsonscan"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/policy"
 	"postrider/web/display"
-	"postrider/web/form"
 	"postrider/web/site"
 )
 
@@ -130,7 +130,7 @@ func (p *pages) subscription(ctx context.Context, c echo.Context) error {
 		view.Filter = string(filter)
 	}
 	p.explainFailure(sub, &view)
-	return p.Show(c, "subscription", sub.Name, true, view, site.Link{Href: "/ui/topics/" + sub.Topic, Text: sub.Topic})
+	return p.Show(c, "subscription", sub.Name, true, view, display.Link{Href: "/ui/topics/" + sub.Topic, Text: sub.Topic})
 }
 
 // showRate shows the rate limit. It returns how many deliveries per second it allows, with full batches; 0 if none is
@@ -223,7 +223,7 @@ func (p *pages) topic(ctx context.Context, c echo.Context) error {
 		return err
 	}
 	var lines []mappedLine
-	object, _ := form.PlainJSON(map[string]any{mapping: topic.InputSchemaMapping}) // strings always marshal
+	object := jsonscan.MustEncode(map[string]any{mapping: topic.InputSchemaMapping})
 	for _, member := range mappedMembers {
 		line := mappedLine{Label: member.label}
 		_ = json.Unmarshal(spec.At(object, mappingAt+member.name+".sourceField"), &line.Field)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -147,7 +148,7 @@ func messageOf(l *query.TailLine) map[string]string {
 	case l.DeliveryID != nil:
 		m["href"] = deliveryPath(*l.DeliveryID)
 	case l.BatchID != nil:
-		m["href"], m["event"] = "/ui/batches/"+display.IDText(*l.BatchID), "batch "+display.IDText(*l.BatchID)
+		m["href"], m["event"] = "/ui/batches/"+strconv.FormatInt(*l.BatchID, 10), "batch "+strconv.FormatInt(*l.BatchID, 10)
 	}
 	return m
 }

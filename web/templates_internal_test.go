@@ -67,7 +67,7 @@ func TestTemplatesExecute(t *testing.T) {
 		filled := reflect.New(reflect.TypeOf(view)).Elem()
 		fill(filled, 0)
 		for _, sample := range []any{view, filled.Interface()} {
-			f := site.Frame{View: sample, Trail: []site.Link{{Href: "/", Text: "x"}}, Done: "x", Rejected: "x", Live: true}
+			f := site.Frame{View: sample, Trail: []display.Link{{Href: "/", Text: "x"}}, Done: "x", Rejected: "x", Live: true}
 			_, err := p.Page(name, f)
 			require.NoError(t, err)
 		}
@@ -78,7 +78,7 @@ func TestTemplatesExecute(t *testing.T) {
 func TestCellsExecute(t *testing.T) {
 	t.Parallel()
 	p := newTestPages(t)
-	for list, row := range display.Rows() {
+	for list, row := range display.Lists {
 		filled := reflect.New(reflect.TypeOf(row)).Elem()
 		fill(filled, 0)
 		columns := display.DefaultTable(list, nil).All

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"postrider/internal/catalog/spec"
+	"postrider/web/display"
 	"postrider/web/form"
 	"postrider/web/site"
 )
@@ -59,7 +60,7 @@ func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) 
 	name, done := c.Param("topic"), "?done=topic-created"
 	e := &editor{
 		table: topicTable(), noun: "topic", name: name, address: apiTopic, method: http.MethodPut,
-		folded: []string{spec.Mapping}, finish: finishTopic, trail: []site.Link{{Href: list, Text: "Topics"}},
+		folded: []string{spec.Mapping}, finish: finishTopic, trail: []display.Link{{Href: list, Text: "Topics"}},
 		removed: list + "?done=topic-deleted",
 		saved:   func(name string, _ *apiResponse) (string, error) { return list + "/" + name + done, nil },
 		removal: func(ctx context.Context) (forbidden, canceled string, err error) {
@@ -73,7 +74,7 @@ func (p *pages) openTopic(ctx context.Context, c echo.Context) (*editor, error) 
 	if name == "" {
 		return e, nil
 	}
-	done, e.trail = "?done=topic-saved", []site.Link{{Href: list + "/" + name, Text: name}}
+	done, e.trail = "?done=topic-saved", []display.Link{{Href: list + "/" + name, Text: name}}
 	err := p.readStored(ctx, c, e, name)
 	if string(e.stored["kind"]) != `"namespace"` {
 		e.table = slices.DeleteFunc(e.table, func(s spec.Setting) bool { return s.Name == "eventRetentionInDays" })
@@ -104,7 +105,7 @@ func (p *pages) topicKeys(ctx context.Context, c echo.Context) error {
 	}
 	return site.Finish(c, "", err, func() error {
 		return p.Show(c, "topic-keys", "Access keys", false, view,
-			site.Link{Href: "/ui/topics/" + topic.Name, Text: topic.Name})
+			display.Link{Href: "/ui/topics/" + topic.Name, Text: topic.Name})
 	})
 }
 

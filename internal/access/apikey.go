@@ -115,13 +115,16 @@ const maxKeyDays = 3650
 
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// keyNameRule is what the name of an API key may be, in words.
-const keyNameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
+// IsName reports whether an API key or a saved query may have this name: NameRule.
+func IsName(s string) bool { return keyName.MatchString(s) }
+
+// NameRule is IsName in words.
+const NameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
 
 func (s *APIKeySpec) validate() error {
 	switch {
-	case !keyName.MatchString(s.Name):
-		return postgres.Invalid("name", "name must be %s", keyNameRule)
+	case !IsName(s.Name):
+		return postgres.Invalid("name", "name must be %s", NameRule)
 	case !slices.Contains(scopes, s.Scope):
 		return postgres.Invalid("scope", "scope must be publish, receive, read, operate or admin")
 	case s.Topic != "" && s.Scope.Role() != "":
@@ -248,7 +251,7 @@ func (a *Access) APIKeys(ctx context.Context, after string, limit int) ([]APIKey
 
 // APIKey finds a key by name; *FunctionError, which is ErrNotFound. ErrUnavailable.
 func (a *Access) APIKey(ctx context.Context, name string) (*APIKey, error) {
-	if !keyName.MatchString(name) {
+	if !IsName(name) {
 		return nil, noKey(name) // PostgreSQL may not accept it
 	}
 	return readKey(ctx, a.db, name)
@@ -263,7 +266,7 @@ func noKey(name string) error {
 func (a *Access) RevokeAPIKey(ctx context.Context, name string) (k *APIKey, err error) {
 	const revoke = "UPDATE postrider_internal.api_keys SET revoked_at = now() WHERE name = $1 AND revoked_at IS NULL " +
 		"RETURNING coalesce(topic, ''), coalesce(subscription, '')"
-	if !keyName.MatchString(name) {
+	if !IsName(name) {
 		return nil, noKey(name)
 	}
 	err = a.change(ctx, "revoke an API key", func(tx pgx.Tx) error {

@@ -95,20 +95,16 @@ func readSettings(ctx context.Context, tx pgx.Tx, query, name string) (access.Se
 	}
 	named := access.Settings{}
 	for column, value := range row {
-		named[apiName(column)] = value
+		named[MemberOf(column)] = value
 	}
 	return named, nil
 }
 
-// apiName is what the REST API calls a column.
-func apiName(column string) string {
-	first, rest, _ := strings.Cut(column, "_")
-	if strings.HasPrefix(column, "cells.") || rest == "" {
-		return column
+// MemberOf is what the REST API calls a column: event_id is eventId.
+func MemberOf(column string) string {
+	words := strings.Split(column, "_")
+	for i, word := range words[1:] {
+		words[i+1] = strings.ToUpper(word[:min(1, len(word))]) + word[min(1, len(word)):]
 	}
-	name := first
-	for part := range strings.SplitSeq(rest, "_") {
-		name += strings.ToUpper(part[:1]) + part[1:]
-	}
-	return name
+	return strings.Join(words, "")
 }

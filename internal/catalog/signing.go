@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"postrider/internal/access"
 	"postrider/internal/endpointconf"
 	"postrider/internal/postgres"
-
-	"github.com/jackc/pgx/v5"
 )
 
 const signingColumn = "event_subscriptions.signing_sealed"
@@ -53,7 +53,7 @@ func (r records) openSigning(sealed []byte) (*endpointconf.Signing, error) {
 
 // RotateSigningSecret adds a new first secret to those that sign an event subscription's deliveries; the previous ones
 // also sign for a while. A nil key is generated. Other nodes use it within a second. ErrNotFound; ErrNotSigned;
-// *policy.ValidationError, see policy.SigningKeys.Rotate.
+// *policy.ValidationError, see endpointconf.Signing.Rotate.
 func (s *Subscriptions) RotateSigningSecret(
 	ctx context.Context, topic, name string, key []byte, previous time.Duration,
 ) (sub *Subscription, err error) {

@@ -5,14 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"reflect"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"postrider/internal/access"
 	"postrider/internal/event"
 	"postrider/internal/postgres"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // TopicKind is basic (Event Grid's custom topic) or namespace (its namespace topic).
@@ -218,6 +219,15 @@ func auditTopic(
 	}
 	return access.Audit(ctx, tx,
 		access.AuditEntry{Action: action, Topic: name, Details: details, Changes: access.Changes(before, after)})
+}
+
+// PublishPath is the path of the REST API that publishes to the topic.
+func (t *Topic) PublishPath() string {
+	path := "/topics/" + url.PathEscape(t.Name)
+	if t.Kind == TopicNamespace {
+		return path + ":publish"
+	}
+	return path + "/api/events"
 }
 
 // WholeMinutes returns a duration in whole minutes.

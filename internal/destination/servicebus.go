@@ -1,12 +1,12 @@
 package destination
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"postrider/internal/jsonscan"
 )
 
 // busForm sends messages to Service Bus and Event Hubs. It always uses the batch form: its properties are JSON, so the
@@ -52,11 +52,7 @@ func (f *busForm) Write(messages []Message) (body []byte, contentType string) {
 	for i := range messages {
 		batch[i] = f.message(&messages[i])
 	}
-	var buf bytes.Buffer
-	encoder := json.NewEncoder(&buf)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(batch) // strings and maps of them can always be written
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), busContentType
+	return jsonscan.MustEncode(batch), busContentType
 }
 
 func (f *busForm) message(m *Message) busMessage {

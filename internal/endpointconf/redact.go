@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"postrider/internal/jsonscan"
 )
 
 const (
@@ -90,14 +92,10 @@ func newSecrets(texts []string) *Secrets {
 
 // spellings are the text itself and how JSON, URLs and HTML write it: responses repeat requests in these forms.
 func spellings(text string) []string {
-	var plain strings.Builder
-	encoder := json.NewEncoder(&plain)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // a string can always be written
 	escaped, _ := json.Marshal(text)
 	inside := func(quoted string) string { return strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`) }
 	list := []string{
-		text, inside(strings.TrimSpace(plain.String())), inside(string(escaped)), inside(strconv.QuoteToASCII(text)),
+		text, inside(string(jsonscan.MustEncode(text))), inside(string(escaped)), inside(strconv.QuoteToASCII(text)),
 		url.QueryEscape(text), url.PathEscape(text), html.EscapeString(text),
 	}
 	for _, spelling := range list[1:4] {

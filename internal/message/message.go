@@ -2,8 +2,6 @@
 package message
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
@@ -107,15 +105,4 @@ func cut(s string, most int) string {
 		}
 	}
 	return s[:end] + ellipsis
-}
-
-// write is JSON without the escapes that only HTML needs.
-func write(value any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return nil, fmt.Errorf("write a message: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

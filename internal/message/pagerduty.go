@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+
+	"postrider/internal/jsonscan"
 )
 
 // PagerDuty's limits: characters of a summary and of a deduplication key, bytes of a request (512 KB).
@@ -64,12 +66,12 @@ func pagerDuty(n *notice, t text, routingKey string) ([]byte, error) {
 		e.Links = []pagerDutyLink{{t.Link, "Open in postrider"}}
 	}
 	e.Payload.CustomDetails = details(n, t, true)
-	body, err := write(e)
+	body, err := jsonscan.Encode(e)
 	if err != nil || len(body) <= pagerDutyBytes {
 		return body, err
 	}
 	e.Payload.CustomDetails = details(n, t, false)
-	return write(e)
+	return jsonscan.Encode(e)
 }
 
 // details are the meaning, the command, and the members of the data, or only the facts, which are short.
@@ -83,7 +85,7 @@ func details(n *notice, t text, whole bool) map[string]json.RawMessage {
 	}
 	add := func(name, value string) {
 		if value != "" {
-			list[name], _ = write(value) // a string can always be written
+			list[name] = jsonscan.MustEncode(value)
 		}
 	}
 	add("meaning", t.Meaning)

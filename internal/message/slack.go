@@ -3,6 +3,8 @@ package message
 import (
 	"strings"
 	"unicode/utf8"
+
+	"postrider/internal/jsonscan"
 )
 
 // Slack's limits, in characters.
@@ -63,7 +65,7 @@ func slack(t text) ([]byte, error) {
 	if t.Link != "" {
 		section("<" + slackLink.Replace(t.Link) + "|Open in postrider>")
 	}
-	return write(m)
+	return jsonscan.Encode(m)
 }
 
 // slackLink escapes what ends the address of a link.

@@ -1,5 +1,7 @@
 package message
 
+import "postrider/internal/jsonscan"
+
 // teamsBytes bounds a message. Teams rejects more than about 28 KB, and counts what it makes of the card.
 const teamsBytes = 20_000
 
@@ -51,7 +53,7 @@ type teamsAction struct {
 // (https://learn.microsoft.com/connectors/teams/).
 func teams(t text) ([]byte, error) {
 	for most := maxData; ; most /= 2 {
-		body, err := write(teamsOf(t, most))
+		body, err := jsonscan.Encode(teamsOf(t, most))
 		if err != nil || len(body) <= teamsBytes || most <= 1 {
 			return body, err
 		}

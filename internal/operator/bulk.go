@@ -33,11 +33,14 @@ type Action struct {
 	// change.
 	Patch            []byte
 	IncludeUnchanged bool
-	// Rate is the most per second; 0 = no limit.
+	// Rate is the most per second, up to MaxRate; 0 = no limit.
 	Rate int
 	// Expected is the number that must match: otherwise the operation fails and changes nothing. nil = any number.
 	Expected *int64
 }
+
+// MaxRate is more per second than a database can process: a larger Rate is a mistake.
+const MaxRate = 1_000_000
 
 // OnDeadLetters begins an operation on all dead letters that a filter matches now, and returns the operation's id.
 // Without State in the filter it takes the open ones, except for a Purge and with Again. *FunctionError.

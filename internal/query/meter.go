@@ -235,12 +235,3 @@ func (m *Meter) keyOf(key countKey) countKey {
 	m.counts[key] = count // a new key begins with a zero count
 	return key
 }
-
-// ForgetReading makes the next Read query the database. It is for tests.
-func (m *Meter) ForgetReading() { m.at = time.Time{} }
-
-// Elapse moves everything that the meter knows into the past. It is for tests.
-func (m *Meter) Elapse(d time.Duration) { m.began, m.from = m.began.Add(-d), m.from.Add(-d) }
-
-// LimitKeys sets the number of separate counts. It is for tests.
-func (m *Meter) LimitKeys(n int) { m.limit = n }

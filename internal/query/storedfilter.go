@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"postrider/internal/catalog"
 )
 
 // A filter of dead letters or deliveries is stored, and passed to the functions of schema postrider, with the names of
@@ -33,15 +35,7 @@ func ColumnOf(member string) string {
 
 // scanFilter reads a stored filter.
 func scanFilter(stored, filter any) error {
-	text, err := renamed(json.RawMessage(fmt.Appendf(nil, "%s", stored)), func(column string) string {
-		first, rest, _ := strings.Cut(column, "_")
-		for word := range strings.SplitSeq(rest, "_") {
-			if word != "" {
-				first += strings.ToUpper(word[:1]) + word[1:]
-			}
-		}
-		return first
-	})
+	text, err := renamed(json.RawMessage(fmt.Appendf(nil, "%s", stored)), catalog.MemberOf)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,8 @@ func (r *Runner) Download(ctx context.Context, q Request, out Writer) error {
 // numeric are the types whose text is a number in CSV and JSON, except NaN and Infinity.
 var numeric = []string{"smallint", "integer", "bigint", "numeric", "real", "double precision"}
 
-func (c Column) isNumeric() bool {
+// IsNumeric reports whether the column has numbers.
+func (c Column) IsNumeric() bool {
 	name, _, _ := strings.Cut(c.Type, "(") // numeric(10,2)
 	return slices.Contains(numeric, name)
 }
@@ -60,7 +61,7 @@ func (w *csvWriter) Row(row []*string) error {
 	for i, value := range row {
 		switch {
 		case value == nil:
-		case w.columns[i].isNumeric():
+		case w.columns[i].IsNumeric():
 			cells[i] = *value
 		default:
 			cells[i] = CSVCell(*value)
@@ -150,7 +151,7 @@ func (c Column) JSON(value *string) (json.RawMessage, error) {
 		return json.RawMessage("null"), nil
 	case c.Type == "boolean":
 		return json.RawMessage(map[bool]string{true: "true", false: "false"}[*value == "t"]), nil
-	case (c.isNumeric() || c.Type == "json" || c.Type == "jsonb") && json.Valid([]byte(*value)):
+	case (c.IsNumeric() || c.Type == "json" || c.Type == "jsonb") && json.Valid([]byte(*value)):
 		return json.RawMessage(*value), nil
 	default:
 		return json.Marshal(*value)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,11 +25,6 @@ const (
 	maxSaved       = 1000
 	maxDescription = 1000
 )
-
-// nameRule is what the name of a saved query may be, in words.
-const nameRule = "1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit"
-
-var queryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Saved is a saved query.
 type Saved struct {
@@ -99,7 +93,7 @@ func (s *Store) Get(ctx context.Context, name string) (*Saved, error) {
 	if q, found := docs.Find(name); found && q.Name == name {
 		return template(q), nil
 	}
-	if !queryName.MatchString(name) {
+	if !access.IsName(name) {
 		return nil, noQuery(name)
 	}
 	const query = savedColumns + "AND name = $2 ORDER BY name, owner = $1 DESC"
@@ -131,8 +125,8 @@ func (q *Saved) validate() error {
 	_, taken := docs.Find(q.Name)
 	request := Request{SQL: q.SQL}
 	switch {
-	case !queryName.MatchString(q.Name) || strings.HasPrefix(q.Name, temporaryPrefix):
-		return postgres.Invalid("name", "name must be %s; names that begin with %s are of temporary queries", nameRule,
+	case !access.IsName(q.Name) || strings.HasPrefix(q.Name, temporaryPrefix):
+		return postgres.Invalid("name", "name must be %s; names that begin with %s are of temporary queries", access.NameRule,
 			temporaryPrefix)
 	case q.Name == "run": // in URLs, it runs SQL that is not saved
 		return postgres.Invalid("name", "name must not be run")

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"postrider/internal/event"
+	"postrider/internal/jsonscan"
 	"postrider/internal/operator"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
@@ -85,7 +86,7 @@ func (ShownDeadLetter) Bodies() map[int]any { return map[int]any{http.StatusOK: 
 
 // withEvent is an object as JSON with the member event, byte for byte: encoding/json would change its white space.
 func withEvent(object any, event string) []byte {
-	text := mustJSON(object)
+	text := jsonscan.MustEncode(object)
 	if event == "" {
 		return text
 	}
@@ -324,13 +325,11 @@ func (p *problems) rate(given *int) int {
 	if given == nil {
 		return 0
 	}
-	if *given < 1 || *given > maxRate {
-		p.Value("ratePerSecond", "must be between 1 and %d, not %d", maxRate, *given)
+	if *given < 1 || *given > operator.MaxRate {
+		p.Value("ratePerSecond", "must be between 1 and %d, not %d", operator.MaxRate, *given)
 	}
 	return *given
 }
-
-const maxRate = 1_000_000
 
 // maxExportedPage bounds the bytes of a page; one dead letter has at most about 1 MiB.
 const maxExportedPage = 8 << 20
@@ -350,25 +349,7 @@ type ExportedDeadLetters api.List[json.RawMessage]
 
 // Content writes the page with the unchanged bytes of the dead letters.
 func (p ExportedDeadLetters) Content() (int, any) {
-	return http.StatusOK, mustJSON(p)
-}
-
-// exactJSON is a value as JSON in which <, > and & are not escaped.
-func exactJSON(value any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return bytes.TrimSpace(text.Bytes()), err
-}
-
-// mustJSON is exactJSON of a value that can be encoded.
-func mustJSON(value any) []byte {
-	text, err := exactJSON(value)
-	if err != nil {
-		panic(err)
-	}
-	return text
+	return http.StatusOK, jsonscan.MustEncode(p)
 }
 
 // Bodies implements api.Response.
@@ -458,7 +439,7 @@ func (p *exportPage) add(l *query.StoredDeadLetter) error {
 // exported is one dead letter in a format.
 func exported(l *query.StoredDeadLetter, format string) (json.RawMessage, error) {
 	if format == "rows" {
-		return exactJSON(l)
+		return jsonscan.Encode(l)
 	}
 	form := event.DeadLetterFlat
 	if l.Namespace {

@@ -10,17 +10,9 @@ import (
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
 	"postrider/internal/endpointconf"
+	"postrider/internal/jsonscan"
 	"postrider/internal/message"
 )
-
-// plainJSON is JSON without HTML escapes. The value is one of this package's, which can be written.
-func plainJSON(value any) []byte {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value)
-	return bytes.TrimSpace(text.Bytes())
-}
 
 // changedProperties compares two objects setting by setting; before is nil for a new object.
 func changedProperties(table []spec.Setting, before, after []byte) []PropertyChange {
@@ -44,7 +36,7 @@ func shownAt(object []byte, path string) string {
 	if object == nil {
 		return ""
 	}
-	text := string(plainJSON(spec.At(object, path)))
+	text := string(jsonscan.MustEncode(spec.At(object, path)))
 	if slices.Contains([]string{`""`, "[]", "{}", "null"}, text) {
 		return ""
 	}
@@ -109,7 +101,7 @@ func withSecrets(object []byte, s, before *catalog.SubscriptionSpec) []byte {
 	if signing, has := o["signing"].(map[string]any); has && signing["secret"] != nil {
 		signing["secret"] = "***"
 	}
-	return plainJSON(o)
+	return jsonscan.MustEncode(o)
 }
 
 // masked replaces a secret, which is "" if the stored one is kept.

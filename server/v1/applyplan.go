@@ -14,6 +14,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
+	"postrider/internal/jsonscan"
 	"postrider/internal/postgres"
 	"postrider/policy"
 	"postrider/server/api"
@@ -90,7 +91,7 @@ func (m *Handlers) plan(ctx context.Context, file *Configuration, prune string) 
 		m: &knowing, declared: map[ObjectName]bool{}, uses: map[string]bool{}, stored: map[ObjectName]stored{},
 		names: map[ObjectName]string{}, topics: map[string]*catalog.Topic{},
 	}
-	p.request = append(plainJSON(file), prune...)
+	p.request = append(jsonscan.MustEncode(file), prune...)
 	p.read(file)
 	if err := p.load(ctx, prune == "all"); err != nil {
 		return nil, err
@@ -145,7 +146,7 @@ func (p *plan) read(file *Configuration) {
 			case s.policy.BuiltIn:
 				return nil, nil, api.Invalid("name", "is that of a built-in policy, which never changes: use another name")
 			}
-			return plainJSON(DescribePolicy(s.policy, 0)), plainJSON(DescribePolicy(declared, 0)), nil
+			return jsonscan.MustEncode(DescribePolicy(s.policy, 0)), jsonscan.MustEncode(DescribePolicy(declared, 0)), nil
 		}
 		o.write = func(ctx context.Context, when api.PutHeaders) error {
 			_, err := p.m.PutPolicy(ctx, &putPolicyRequest{PolicyPath{o.Name}, when, read})
@@ -194,7 +195,7 @@ func (p *plan) readTopic(at string, text json.RawMessage) {
 		if o.createOnly {
 			p.topics[o.Name] = old
 		}
-		return plainJSON(topicView(old, nil)), plainJSON(topicView(t, nil)), nil
+		return jsonscan.MustEncode(topicView(old, nil)), jsonscan.MustEncode(topicView(t, nil)), nil
 	}
 	o.write = func(ctx context.Context, when api.PutHeaders) error {
 		_, err := p.m.putTopic(ctx, &putTopicRequest{TopicPath{o.Name}, when, read.TopicSpec}, keys)
@@ -256,8 +257,8 @@ func (p *plan) readSubscription(at string, text json.RawMessage, topic string) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return withSecrets(plainJSON(p.m.subscriptionView(old)), &old.Stated, &old.Stated),
-			withSecrets(plainJSON(would), &declared, &old.Stated), nil
+		return withSecrets(jsonscan.MustEncode(p.m.subscriptionView(old)), &old.Stated, &old.Stated),
+			withSecrets(jsonscan.MustEncode(would), &declared, &old.Stated), nil
 	}
 	o.write = func(ctx context.Context, when api.PutHeaders) error {
 		r := &putSubscriptionRequest{PutHeaders: when, Body: read.SubscriptionSpec}

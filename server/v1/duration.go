@@ -79,8 +79,6 @@ func formatMinutes(minutes int) string {
 	return text.String()
 }
 
-func minutes(d time.Duration) int { return int(d / time.Minute) }
-
 // minutesOf limits its result to values that fit a Duration and are outside every valid range.
 func minutesOf(n int) time.Duration {
 	const most = 1e7

@@ -86,12 +86,7 @@ type SubscriptionPath struct {
 }
 
 // EndpointOf is the path for publishing to a topic.
-func EndpointOf(t *catalog.Topic) string {
-	if t.Kind == catalog.TopicNamespace {
-		return topicPath(t.Name) + ":publish"
-	}
-	return topicPath(t.Name) + "/api/events"
-}
+func EndpointOf(t *catalog.Topic) string { return t.PublishPath() }
 
 // InputOf is how a topic's events are read.
 func InputOf(t *catalog.Topic) event.Input {

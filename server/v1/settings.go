@@ -364,7 +364,7 @@ func (p *problems) timeToLive(under *policy.Policy, t *catalog.Topic, b *catalog
 	}
 }
 
-func span(d time.Duration) string { return formatMinutes(minutes(d)) }
+func span(d time.Duration) string { return formatMinutes(catalog.WholeMinutes(d)) }
 
 // optional is the value of a member, or a default if it is absent or null.
 func optional[T any](given *T, otherwise T) T {

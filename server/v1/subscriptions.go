@@ -270,7 +270,7 @@ func (m *Handlers) subscriptionView(s *catalog.Subscription) *Subscription {
 	effective.EndpointURL, effective.PagerDutyRoutingKey = "", ""
 	effective.Destination = s.Destination.WithoutSecrets()
 	effective.RetryPolicy.MaxDeliveryAttempts = limitOf(rules.Limits.MaxAttempts)
-	effective.RetryPolicy.EventTimeToLiveInMinutes = new(minutes(rules.Limits.TTL))
+	effective.RetryPolicy.EventTimeToLiveInMinutes = new(catalog.WholeMinutes(rules.Limits.TTL))
 	if s.EventRetentionInDays > 0 { // of a namespace topic
 		effective.RetryPolicy.MaxDeliveryCount = effective.RetryPolicy.MaxDeliveryAttempts
 		effective.RetryPolicy.EventTimeToLive = new(span(rules.Limits.TTL))

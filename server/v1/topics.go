@@ -3,7 +3,6 @@ package v1
 import (
 	"context"
 	"errors"
-	"net/url"
 	"time"
 
 	"postrider/internal/catalog"
@@ -236,12 +235,12 @@ func (p *Parts) Topic(ctx context.Context, name string) (*catalog.Topic, error) 
 // topicView shows a topic, with its access keys if they are given.
 func topicView(t *catalog.Topic, keys *catalog.AccessKeys) *Topic {
 	shown := &Topic{
-		Name: t.Name, Version: t.Version, Endpoint: EndpointOf(t), CreatedAt: t.CreatedAt,
+		Name: t.Name, Version: t.Version, Endpoint: t.PublishPath(), CreatedAt: t.CreatedAt,
 		UpdatedAt: t.UpdatedAt,
 		TopicSpec: TopicSpec{
 			Kind: &t.Kind, InputSchema: &t.InputSchema, InputSchemaMapping: t.InputSchemaMapping,
 			EventRetentionInDays:              limitOf(t.EventRetentionInDays),
-			DuplicateDetectionWindowInMinutes: limitOf(minutes(t.DuplicateWindow)),
+			DuplicateDetectionWindowInMinutes: limitOf(catalog.WholeMinutes(t.DuplicateWindow)),
 			Relay:                             &t.Relay,
 		},
 	}
@@ -250,5 +249,3 @@ func topicView(t *catalog.Topic, keys *catalog.AccessKeys) *Topic {
 	}
 	return shown
 }
-
-func topicPath(name string) string { return "/topics/" + url.PathEscape(name) }

@@ -177,9 +177,6 @@ func ResponseText(attempts int, status *int) string {
 	return StatusText(*status)
 }
 
-// IDText prints an id.
-func IDText(id int64) string { return strconv.FormatInt(id, 10) }
-
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:][A-Za-z0-9_./:-]*$`)
 
 // QuoteShell writes a text as one word of a shell command. It does not protect words that begin with a dash; names

@@ -3,6 +3,7 @@ package display
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -33,7 +34,7 @@ func SpellOut(document string) string {
 func DollarQuote(text string) string {
 	tag := "$event$"
 	for n := 1; strings.Index(text+tag, tag) != len(text); n++ {
-		tag = "$event" + IDText(int64(n)) + "$"
+		tag = "$event" + strconv.Itoa(n) + "$"
 	}
 	return tag + text + tag
 }

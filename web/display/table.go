@@ -22,7 +22,7 @@ type Table struct {
 	Chosen bool
 	// Checked are the buttons that act on checked rows: with them, each row begins with a check-box, which the template
 	// list/pick writes.
-	Checked []Button
+	Checked []Link
 	// Order is the address of the page in the other order, the newest or the oldest row first; "" is no other order.
 	Order string
 	// Oldest: the oldest row is first.
@@ -30,8 +30,8 @@ type Table struct {
 	Rows   any
 }
 
-// Button is a button of a form that opens another page.
-type Button struct{ Href, Text string }
+// Link is a link to another page.
+type Link struct{ Href, Text string }
 
 // columnsCookie has the chosen columns of each list.
 const columnsCookie = "postrider-columns"

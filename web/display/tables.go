@@ -8,20 +8,17 @@ import (
 	"postrider/internal/query"
 )
 
-// tables are the rows of each list. Their struct tags declare its columns.
-var tables = map[string]any{
+// Lists has an empty row of each list by its name. The struct tags of the rows declare the columns.
+var Lists = map[string]any{
 	"deliveries": query.DeliveryLine{}, "events": query.EventLine{}, "batches": query.BatchLine{},
 	"dead-letters": query.DeadLetter{}, "operations": query.Operation{}, "topics": query.TopicLine{},
 	"subscriptions": query.SubscriptionLine{}, "problems": query.Problem{}, "jobs": query.JobLine{},
 	"audit": query.AuditLine{}, "members": query.MemberLine{},
 }
 
-// Rows are the lists by name, with an empty row of each.
-func Rows() map[string]any { return tables }
-
 // columnsOf are the columns of a list. The first is always shown; its cells link to the pages of the rows.
 func columnsOf(list string) (columns []query.Column) {
-	row, exists := tables[list]
+	row, exists := Lists[list]
 	if !exists {
 		return nil
 	}

@@ -2,13 +2,14 @@
 package form
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"postrider/internal/jsonscan"
 )
 
 // Input is a user's input and its errors, by field. A field has the name of its setting in the REST API, so that errors
@@ -108,19 +109,7 @@ func NumberOf(text string) json.RawMessage {
 }
 
 // TextJSON is a text as a JSON string, without escapes for HTML.
-func TextJSON(text string) json.RawMessage {
-	quoted, _ := PlainJSON(text) // a string always marshals
-	return quoted
-}
-
-// PlainJSON writes JSON without escapes for HTML.
-func PlainJSON(v any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return bytes.TrimSpace(text.Bytes()), err
-}
+func TextJSON(text string) json.RawMessage { return jsonscan.MustEncode(text) }
 
 // Mistake adds an error to its field, without the name of the field.
 func (f *Input) Mistake(field, message string) {

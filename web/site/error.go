@@ -93,13 +93,13 @@ func errorViewOf(status int, err error) ErrorView {
 		view.Detail = rejection.Text
 	}
 	if errors.Is(err, display.ErrQuery) {
-		view.Detail = sentence(err.Error())
+		view.Detail = Sentence(err.Error())
 	}
 	if invalid, ok := errors.AsType[*postgres.FunctionError](err); ok && status == http.StatusBadRequest {
-		view.Detail = sentence(invalid.Message)
+		view.Detail = Sentence(invalid.Message)
 	}
 	if busy, ok := errors.AsType[*postgres.BusyError](err); ok {
-		view.Title, view.Detail = "Too many searches", sentence(busy.Error())
+		view.Title, view.Detail = "Too many searches", Sentence(busy.Error())
 	}
 	if errors.Is(err, postgres.ErrNotFound) {
 		view.Title, view.Detail = "Not found", "It does not exist, or it was deleted at the end of its retention."
@@ -107,8 +107,8 @@ func errorViewOf(status int, err error) ErrorView {
 	return view
 }
 
-// sentence is a message as a sentence.
-func sentence(message string) string { return strings.ToUpper(message[:1]) + message[1:] + "." }
+// Sentence writes a message as a sentence; it must not be empty.
+func Sentence(message string) string { return strings.ToUpper(message[:1]) + message[1:] + "." }
 
 // errorTexts are the titles and texts of error pages.
 var errorTexts = map[int][2]string{

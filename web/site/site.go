@@ -42,6 +42,9 @@ type Page func(ctx context.Context, c echo.Context) error
 // PageTime is the time limit of a page.
 const PageTime = 15 * time.Second
 
+// ReadMethods are the methods of a page. Echo does not add HEAD itself.
+var ReadMethods = []string{http.MethodGet, http.MethodHead}
+
 // Context is the context of a page.
 func Context(c echo.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Request().Context(), PageTime)
@@ -68,7 +71,7 @@ type Frame struct {
 	// Live reports that the page refreshes itself.
 	Live bool
 	// Trail leads from the section to the page.
-	Trail []Link
+	Trail []display.Link
 	// Done is the result of the action that redirected here; "" is none.
 	Done string
 	// Rejected is why the action was not done; "" is no rejection.
@@ -86,33 +89,41 @@ type Frame struct {
 	Main template.HTML
 }
 
-// Link is a link to another page.
-type Link struct{ Href, Text string }
-
 // menuGroup is a part of the menu for users with a role.
 type menuGroup struct {
 	Name  string
 	needs access.Role
-	Links []Link
+	Links []display.Link
 }
 
 var menu = []menuGroup{
-	{"Now", access.RoleViewer, []Link{{"/ui/", "Overview"}, {"/ui/problems", "Problems"}, {"/ui/tail", "Live tail"}}},
-	{"Traffic", access.RoleViewer, []Link{
-		{"/ui/events", "Events"},
-		{"/ui/deliveries", "Deliveries"},
-		{"/ui/batches", "Batches"},
-		{"/ui/dead-letters", "Dead letters"},
-		{"/ui/operations", "Operations"},
-		{queryPage, "Query"},
+	{"Now", access.RoleViewer, []display.Link{
+		{Href: "/ui/", Text: "Overview"},
+		{Href: "/ui/problems", Text: "Problems"},
+		{Href: "/ui/tail", Text: "Live tail"},
 	}},
-	{"Configuration", access.RoleViewer, []Link{
-		{"/ui/topics", "Topics"}, {"/ui/subscriptions", "Event subscriptions"}, {"/ui/policies", "Retry policies"},
+	{"Traffic", access.RoleViewer, []display.Link{
+		{Href: "/ui/events", Text: "Events"},
+		{Href: "/ui/deliveries", Text: "Deliveries"},
+		{Href: "/ui/batches", Text: "Batches"},
+		{Href: "/ui/dead-letters", Text: "Dead letters"},
+		{Href: "/ui/operations", Text: "Operations"},
+		{Href: queryPage, Text: "Query"},
 	}},
-	{"System", access.RoleViewer, []Link{
-		{"/ui/jobs", "Jobs"}, {"/ui/storage", "Storage"}, {"/ui/audit", "Audit"}, {"/openapi", "REST API"},
+	{"Configuration", access.RoleViewer, []display.Link{
+		{Href: "/ui/topics", Text: "Topics"},
+		{Href: "/ui/subscriptions", Text: "Event subscriptions"},
+		{Href: "/ui/policies", Text: "Retry policies"},
 	}},
-	{"Access", access.RoleAdmin, []Link{{"/ui/users", "Users"}, {"/ui/api-keys", "API keys"}}},
+	{"System", access.RoleViewer, []display.Link{
+		{Href: "/ui/jobs", Text: "Jobs"},
+		{Href: "/ui/storage", Text: "Storage"},
+		{Href: "/ui/audit", Text: "Audit"},
+		{Href: "/openapi", Text: "REST API"},
+	}},
+	{"Access", access.RoleAdmin, []display.Link{
+		{Href: "/ui/users", Text: "Users"}, {Href: "/ui/api-keys", Text: "API keys"},
+	}},
 }
 
 // queryPage is the menu link for users who may query.
@@ -128,7 +139,7 @@ func sectionOf(path string) string {
 }
 
 // Show responds with a page. Only the first page of a list refreshes itself.
-func (s *Site) Show(c echo.Context, name, title string, live bool, view any, trail ...Link) error {
+func (s *Site) Show(c echo.Context, name, title string, live bool, view any, trail ...display.Link) error {
 	f := Frame{
 		Title: title, Live: live && !c.QueryParams().Has("before") && !c.QueryParams().Has("after"), Trail: trail,
 		Done: s.Done[c.QueryParam("done")], View: view,
@@ -165,7 +176,8 @@ func (s *Site) render(c echo.Context, status int, name string, f Frame) error {
 			continue
 		}
 		if !actor.Query {
-			group.Links = slices.DeleteFunc(slices.Clone(group.Links), func(l Link) bool { return l.Href == queryPage })
+			group.Links = slices.DeleteFunc(slices.Clone(group.Links),
+				func(l display.Link) bool { return l.Href == queryPage })
 		}
 		groups = append(groups, group)
 	}
@@ -265,12 +277,11 @@ func ListOf[F, T, K any](
 	return List[T]{noun, f, page.Rows, paging, table, display.With(c)}, err
 }
 
-// Selectable gives the rows check-boxes if the user is an operator. The pages act on the checked rows.
-func (l *List[T]) Selectable(c echo.Context, pages []Link) {
+// Selectable gives the rows check-boxes if the user is an operator. Buttons open the pages, which act on the checked
+// rows.
+func (l *List[T]) Selectable(c echo.Context, pages []display.Link) {
 	if access.ActorOf(c.Request().Context()).Role.Allows(access.RoleOperator) {
-		for _, page := range pages {
-			l.Table.Checked = append(l.Table.Checked, display.Button{Href: page.Href, Text: page.Text})
-		}
+		l.Table.Checked = pages
 	}
 }
 

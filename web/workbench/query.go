@@ -190,20 +190,17 @@ func mistakeOf(err error, sql string) (*mistake, int) {
 		m.locate(sql, rejected.Position)
 		return m, http.StatusBadRequest
 	case errors.Is(err, sqlquery.ErrDeadline):
-		return &mistake{Title: capital(err.Error()), Advice: "It was canceled. Restrict it by time, topic or event " +
+		return &mistake{Title: site.Sentence(err.Error()), Advice: "It was canceled. Restrict it by time, topic or event " +
 			"subscription. Explain shows what it reads."}, http.StatusGatewayTimeout
 	case errors.Is(err, sqlquery.ErrBusy), errors.As(err, &busy):
-		return &mistake{Title: capital(err.Error()), Advice: "Nothing was run."}, http.StatusServiceUnavailable
+		return &mistake{Title: site.Sentence(err.Error()), Advice: "Nothing was run."}, http.StatusServiceUnavailable
 	case errors.Is(err, sqlquery.ErrTooLarge):
 		return &mistake{
-			Title: capital(err.Error()), Advice: "Select fewer columns, or shorten them with left().",
+			Title: site.Sentence(err.Error()), Advice: "Select fewer columns, or shorten them with left().",
 		}, http.StatusBadRequest
 	case errors.Is(err, sqlquery.ErrNotConfigured):
-		return &mistake{Title: capital(err.Error())}, http.StatusServiceUnavailable
+		return &mistake{Title: site.Sentence(err.Error())}, http.StatusServiceUnavailable
 	default:
 		return nil, 0
 	}
 }
-
-// capital begins a message with a capital letter and ends it with a period.
-func capital(message string) string { return strings.ToUpper(message[:1]) + message[1:] + "." }

@@ -159,7 +159,7 @@ func sentText(original, sent string) string {
 // eventMistake explains why an edited event is rejected; nil for other errors.
 func eventMistake(err error, text string) *mistake {
 	if invalid, ok := errors.AsType[*event.Error](err); ok {
-		m := &mistake{Title: capital(invalid.About("event"))}
+		m := &mistake{Title: site.Sentence(invalid.About("event"))}
 		m.locateByte(text, invalid.Offset)
 		return m
 	}

@@ -22,7 +22,7 @@ type result struct {
 // column is a column of a result.
 type column struct {
 	sqlquery.Column
-	Number bool
+	Number bool // aligned to the right and sorted by value
 }
 
 // cell is a value of a result.
@@ -41,18 +41,6 @@ const shortText = 100
 // maxPretty is the longest JSON, in bytes, that a cell shows with line ends.
 const maxPretty = 256 << 10
 
-// numberTypes are the types that are aligned to the right and sorted by value.
-var numberTypes = map[string]bool{
-	"smallint": true, "integer": true, "bigint": true, "real": true, "double precision": true, "numeric": true,
-	"oid": true,
-}
-
-// bareType is a type without its modifier, such as numeric of numeric(10,2).
-func bareType(name string) string {
-	name, _, _ = strings.Cut(name, "(")
-	return name
-}
-
 func resultOf(found *sqlquery.Result) *result {
 	r := &result{
 		More: found.More, Took: display.Milliseconds(float64(found.Took) / float64(time.Millisecond)),
@@ -60,7 +48,7 @@ func resultOf(found *sqlquery.Result) *result {
 	}
 	at := map[string]int{}
 	for i, c := range found.Columns {
-		r.Columns = append(r.Columns, column{c, numberTypes[bareType(c.Type)]})
+		r.Columns = append(r.Columns, column{c, c.IsNumeric() || c.Type == "oid"})
 		at[c.Name] = i
 	}
 	for i, row := range found.Rows {

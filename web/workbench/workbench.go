@@ -39,16 +39,13 @@ type Pages struct{ Parts }
 // New returns the pages of the workbench.
 func New(parts Parts) *Pages { return &Pages{parts} }
 
-// readMethods are the methods of a page. Echo does not add HEAD itself.
-var readMethods = []string{http.MethodGet, http.MethodHead}
-
 // Post adds the route of a form for users with rights. The action finds its values in the request's PostForm.
 type Post func(path string, action echo.HandlerFunc, rights ...echo.MiddlewareFunc)
 
 // Mount adds the routes to the dashboard's group, those of forms with post. login requires a session.
 func (p *Pages) Mount(ui *echo.Group, post Post, login echo.MiddlewareFunc) {
 	queries := site.RequiresQuery
-	ui.Match(readMethods, "/query", site.Timed(site.PageTime, p.query), login, queries)
+	ui.Match(site.ReadMethods, "/query", site.Timed(site.PageTime, p.query), login, queries)
 	for path, action := range map[string]echo.HandlerFunc{
 		"/query":        p.long(p.run),
 		"/query/csv":    p.long(p.download("query.csv", "text/csv; charset=utf-8", sqlquery.NewCSV)),
@@ -61,7 +58,7 @@ func (p *Pages) Mount(ui *echo.Group, post Post, login echo.MiddlewareFunc) {
 	}
 	operates := site.Requires(access.RoleOperator)
 	const one = "/dead-letters/:id/repair"
-	ui.Match(readMethods, one, site.Timed(site.PageTime, p.repairForm), login, operates)
+	ui.Match(site.ReadMethods, one, site.Timed(site.PageTime, p.repairForm), login, operates)
 	post(one, site.Timed(site.PageTime, p.repairStep), login, operates)
 }
 
