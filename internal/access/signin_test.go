@@ -62,22 +62,6 @@ func TestWrongPasswordsForOneName(t *testing.T) {
 	requireThrottled(t, tn, "anna", testnode.Password, here, time.Minute)
 }
 
-// A client that tries one password for many names is throttled by its address, and no other client is.
-func TestWrongPasswordsFromOneAddress(t *testing.T) {
-	t.Parallel()
-	tn := testnode.Unchecked(t)
-	tn.NewUser(t, "anna", access.RoleViewer)
-	tried := 0
-	for err := access.ErrWrongCredentials; errors.Is(err, access.ErrWrongCredentials); tried++ {
-		require.Less(t, tried, 60)
-		_, _, err = tn.System.Access.SignIn(t.Context(), fmt.Sprint("name", tried), wrongPassword,
-			access.SignInFrom{Address: fmt.Sprintf("2001:db8::%d", tried)})
-	}
-	require.GreaterOrEqual(t, tried, 31, "a slow machine needs more, as one is checked each 10 s")
-	requireThrottled(t, tn, "anna", testnode.Password, "2001:db8::ffff", 10*time.Second)
-	signIn(t, tn, "anna")
-}
-
 // Guesses that arrive at once are throttled too.
 func TestWrongPasswordsAtOnce(t *testing.T) {
 	t.Parallel()

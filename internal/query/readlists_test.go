@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/access"
+	"postrider/internal/catalog"
 	"postrider/internal/postgres"
 	"postrider/internal/query"
 	"postrider/internal/testnode"
@@ -104,6 +105,16 @@ func testDeliveriesOfATime(t *testing.T, tn *testnode.Node) {
 	require.Equal(t, next.Rows, turn(&first.Rows[9], nil).Rows, "the delivery that it goes on from is not kept any more")
 }
 
+// thirtyHeldBatches pauses an event subscription, for whose end 30 batches wait.
+func thirtyHeldBatches(t *testing.T, tn *testnode.Node, sub *catalog.Subscription) {
+	t.Helper()
+	tn.Exec(t,
+		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
+			    'paused' FROM generate_series(1, 30)`, sub.ID)
+	tn.Exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
+		VALUES ($1, now())`, sub.ID)
+}
+
 // Batches are found by the index of whatever the filter names; where none knows them, in steps of 20,000.
 func TestListOfBatches(t *testing.T) {
 	t.Parallel()
@@ -112,11 +123,7 @@ func TestListOfBatches(t *testing.T) {
 	tn.Exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
 		SELECT CASE WHEN i % 100 = 0 THEN $2::bigint ELSE $1 END, CASE WHEN i = 7 THEN 'dead_lettered' ELSE 'delivered' END,
 		       2, 10, now() FROM generate_series(1, 45000) i`, one.ID, other.ID)
-	tn.Exec(t,
-		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
-			    'paused' FROM generate_series(1, 30)`, one.ID)
-	tn.Exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
-		VALUES ($1, now())`, one.ID)
+	thirtyHeldBatches(t, tn, one)
 	for name, row := range map[string]struct {
 		filter query.BatchFilter
 		rows   int
@@ -149,11 +156,7 @@ func TestListOfBatchesOfVeryMany(t *testing.T) {
 	tn.Exec(t, `INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, finished_at)
 		SELECT CASE WHEN i % 10 = 0 THEN 1001 + i % 60 WHEN i % 10 = 1 THEN $2 ELSE $1::bigint END, CASE WHEN i % 10000 = 0
 		    THEN 'dead_lettered' ELSE 'delivered' END, 2, 10, now() FROM generate_series(1, 20000) i`, one.ID, other.ID)
-	tn.Exec(t,
-		`INSERT INTO postrider_internal.batches (subscription_id, state, members, bytes, hold) SELECT $1, 'pending', 2, 10,
-			    'paused' FROM generate_series(1, 30)`, one.ID)
-	tn.Exec(t, `INSERT INTO postrider_internal.event_subscription_states (subscription_id, paused_since)
-		VALUES ($1, now())`, one.ID)
+	thirtyHeldBatches(t, tn, one)
 	for name, row := range map[string]struct {
 		filter      query.BatchFilter
 		rows, pages int
