@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"log/slog"
 	"net/http"
 	"slices"
 	"testing"
@@ -9,8 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-
-	"postrider/server"
 )
 
 // Publishing clients of Event Grid send the same events in different forms. Sources of the forms: the recorded sessions
@@ -117,9 +114,7 @@ func TestPublishFormsOfClients(t *testing.T) {
 func TestPublishResponseHeaders(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	s := setup(t, func(o *server.Options) {
-		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	})
+	s := setup(t, log.all)
 	key, namespaceKey := s.topic("orders", ""), s.topic("parcels", `{"kind":"namespace"}`)
 	met := map[string]bool{}
 	requireHeaders := func(response response, status int, versions string) {

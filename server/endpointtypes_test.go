@@ -112,7 +112,8 @@ func TestDestinationIsStored(t *testing.T) {
 		"'kafka://broker-1.example.com:9092/orders'"))
 }
 
-// The settings of another type and of webhooks are rejected, each under its own name.
+// The settings of another type and of webhooks are rejected, each under its own name. destination.TestMistakes has those
+// of each type.
 func TestDestinationsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -129,15 +130,10 @@ func TestDestinationsAreChecked(t *testing.T) {
 		withTarget(destination.ServiceBusQueue, bus, `"signing":{"enabled":true}`):           "signing.enabled",
 		withTarget(destination.StorageQueue, `"endpoint":"https://a.queue.core.windows.net","queueName":"orders",`+
 			`"primaryKey":"`+storageKey+`"`, `"maxEventsPerBatch":10`): "maxEventsPerBatch",
-		withTarget(destination.ServiceBusQueue, bus+`,"servers":["a:1"]`):                     p + ".servers",
-		withTarget(destination.ServiceBusQueue, bus+`,"queueName":"orders"`):                  p + ".queueName",
-		withTarget(destination.ServiceBusQueue, bus+`,"port":1`):                              p + ".port",
-		withTarget(destination.ServiceBusQueue, `"primaryKey":"a","sharedAccessKeyName":"b"`): p + ".endpoint",
-		withTarget(destination.ServiceBusQueue, busProperties):                                p + ".primaryKey",
-		withTarget(destination.EventHub, `"connectionString":"planted"`):                      p + ".connectionString",
-		withTarget(destination.Kafka, `"servers":["a.example.com:9092"]`):                     p + ".topic",
-		withTarget(destination.NatsJetStream, `"subject":"orders"`):                           p + ".servers",
-		withTarget(destination.Kafka, `"servers":["10.0.0.1:9092"],"topic":"a"`):              p + ".servers[0]",
+		withTarget(destination.ServiceBusQueue, bus+`,"servers":["a:1"]`):        p + ".servers",
+		withTarget(destination.ServiceBusQueue, bus+`,"port":1`):                 p + ".port",
+		withTarget(destination.EventHub, `"connectionString":"planted"`):         p + ".connectionString",
+		withTarget(destination.Kafka, `"servers":["10.0.0.1:9092"],"topic":"a"`): p + ".servers[0]",
 		withTarget(destination.ServiceBusQueue, `"endpoint":"http://127.0.0.1:1","entityName":"a"`+
 			`,"primaryKey":"a","sharedAccessKeyName":"b"`): p + ".endpoint",
 		withTarget(destination.ServiceBusQueue, bus, `"deliveryConfiguration":{"deliveryMode":"Queue"}`): "",

@@ -59,11 +59,15 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
+// all is the option that writes all levels to the log.
+func (l *lines) all(o *server.Options) {
+	o.Logger = slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
 func TestUnknownErrorsAreHidden(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	s := setup(t, func(o *server.Options) {
-		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s := setup(t, log.all, func(o *server.Options) {
 		o.Ready = func(context.Context) error { panic("a secret cause") }
 	})
 	s.tn.Exec(t, "ALTER TABLE postrider_internal.topics RENAME TO moved_away")

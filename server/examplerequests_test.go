@@ -8,59 +8,39 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var cloudEvents = []exampleRequest{
+	{name: "oneCloudEvent", contentType: "application/cloudevents+json", body: `{
+		"specversion": "1.0", "id": "1807", "source": "/shop", "type": "shop.order.placed", "subject": "orders/1807",
+		"time": "2026-11-20T09:30:00Z", "data": {"total": 12.5, "currency": "EUR"}
+	}`},
+	{name: "cloudEvents", contentType: "application/cloudevents-batch+json", body: `[
+		{
+			"specversion": "1.0", "id": "1808", "source": "/shop", "type": "shop.order.placed",
+			"subject": "orders/1808", "data": {"total": 5}
+		},
+		{
+			"specversion": "1.0", "id": "1809", "source": "/shop", "type": "shop.order.canceled",
+			"subject": "orders/1807"
+		}
+	]`},
+}
+
+var oneToken = []exampleRequest{{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`}}
+
 // exampleRequests are the requests of the examples in the OpenAPI document, by operation, in the order in which the
 // test sends them. The content type is application/json unless another is set.
 var exampleRequests = map[string][]exampleRequest{
-	"publishEvents": {
-		{name: "oneCloudEvent", contentType: "application/cloudevents+json", body: `{
-			"specversion": "1.0", "id": "1807", "source": "/shop", "type": "shop.order.placed", "subject": "orders/1807",
-			"time": "2026-11-20T09:30:00Z", "data": {"total": 12.5, "currency": "EUR"}
-		}`},
-		{name: "cloudEvents", contentType: "application/cloudevents-batch+json", body: `[
-			{
-				"specversion": "1.0", "id": "1808", "source": "/shop", "type": "shop.order.placed",
-				"subject": "orders/1808", "data": {"total": 5}
-			},
-			{
-				"specversion": "1.0", "id": "1809", "source": "/shop", "type": "shop.order.canceled",
-				"subject": "orders/1807"
-			}
-		]`},
-		{name: "oneEvent", body: `[
+	"publishEvents": append(slices.Clone(cloudEvents), exampleRequest{name: "oneEvent", body: `[
 			{
 				"id": "1807", "subject": "orders/1807", "eventType": "Shop.OrderPlaced",
 				"eventTime": "2026-11-20T09:30:00Z", "dataVersion": "1.0", "data": {"total": 12.5, "currency": "EUR"}
 			}
-		]`},
-	},
-	"publishCloudEvents": {
-		{name: "oneCloudEvent", contentType: "application/cloudevents+json", body: `{
-			"specversion": "1.0", "id": "1807", "source": "/shop", "type": "shop.order.placed", "subject": "orders/1807",
-			"time": "2026-11-20T09:30:00Z", "data": {"total": 12.5, "currency": "EUR"}
-		}`},
-		{name: "cloudEvents", contentType: "application/cloudevents-batch+json", body: `[
-			{
-				"specversion": "1.0", "id": "1808", "source": "/shop", "type": "shop.order.placed",
-				"subject": "orders/1808", "data": {"total": 5}
-			},
-			{
-				"specversion": "1.0", "id": "1809", "source": "/shop", "type": "shop.order.canceled",
-				"subject": "orders/1807"
-			}
-		]`},
-	},
-	"acknowledgeEvents": {
-		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
-	},
-	"releaseEvents": {
-		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
-	},
-	"rejectEvents": {
-		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
-	},
-	"renewLocks": {
-		{name: "oneToken", body: `{"lockTokens": ["AAAAAAAAEmc/DCqeXUFLepwej20rekwR"]}`},
-	},
+		]`}),
+	"publishCloudEvents": cloudEvents,
+	"acknowledgeEvents":  oneToken,
+	"releaseEvents":      oneToken,
+	"rejectEvents":       oneToken,
+	"renewLocks":         oneToken,
 	"acknowledgeProblem": {
 		{name: "forFourHours", body: `{"forMinutes": 240, "note": "the endpoint is being moved"}`},
 	},

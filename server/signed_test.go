@@ -5,8 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -15,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"postrider/server"
 )
 
 // sign appends the signature, encoded by encode.
@@ -35,7 +31,6 @@ var (
 	python     = url.QueryEscape
 	dotNet     = func(s string) string { return lowerEscapes(url.QueryEscape(s)) }
 	javaScript = func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
-	plain      = func(s string) string { return s }
 )
 
 func lowerEscapes(s string) string {
@@ -52,6 +47,7 @@ const (
 	isoPlain  = "2006-01-02T15:04:05.999999"
 )
 
+// server/auth has the forms of clients, times and resources.
 func TestPublishWithSharedAccessSignatures(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -67,28 +63,13 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 		headers []string
 		says    string // "" = 200
 	}{
-		"as .NET makes it": {[]string{header, good}, ""},
-		"as .NET's EventGridSasBuilder makes it": {
-			[]string{header, token(t, key1, address+"?api-version=2018-01-01", soon.Format(usEnglish+" -07:00"), dotNet)}, "",
-		},
-		"as Java's EventGridSasGenerator makes it": {
-			[]string{header, token(t, key1, address+"?api-version=2018-01-01", soon.Format("1/2/2006 3:4:5 PM"), python)}, "",
-		},
-		"as JavaScript makes it": {
-			[]string{header, token(t, key1, address+"?apiVersion=2018-01-01", us, javaScript)}, "",
-		},
-		"as Python makes it":         {[]string{header, token(t, key1, address, iso, python)}, ""},
+		"as .NET makes it":           {[]string{header, good}, ""},
 		"in Authorization":           {[]string{"Authorization", scheme + good}, ""},
 		"in Authorization, in small": {[]string{"Authorization", strings.ToLower(scheme) + good}, ""},
 		"with the second key":        {[]string{header, token(t, key2, address, us, dotNet)}, ""},
 		"for the topic":              {[]string{header, token(t, key1, s.url+"/topics/orders", iso, python)}, ""},
-		"for all that is here":       {[]string{header, token(t, key1, s.url, iso, python)}, ""},
 		"by another name of the host": {
 			[]string{header, token(t, key1, "https://events.example.com/topics/orders/api/events", iso, python)}, "",
-		},
-		"nothing of it encoded": {[]string{header, token(t, key1, address, soon.Format(usEnglish), plain)}, ""},
-		"with a time zone": {
-			[]string{header, token(t, key1, address, soon.In(time.FixedZone("", 7200)).Format(time.RFC3339), python)}, "",
 		},
 		"expired": {
 			[]string{header, token(t, key1, address, past.Format(usEnglish), dotNet)},
@@ -101,25 +82,16 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 		"signed with another topic's key": {
 			[]string{header, token(t, other, address, us, dotNet)}, "does not match an access key of this topic",
 		},
-		"encoded again since it was signed": {
-			[]string{header, strings.ReplaceAll(good, "%2f", "%2F")}, "does not match an access key of this topic",
-		},
-		"made longer": {
-			[]string{header, strings.Replace(good, "&e="+dotNet(us), "&e="+dotNet(soon.Add(time.Hour).Format(usEnglish)), 1)},
-			"does not match an access key of this topic",
-		},
 		"for another topic": {
 			[]string{header, token(t, key1, s.url+"/topics/parcels/api/events", us, dotNet)},
 			"r must be /topics/orders/api/events",
 		},
-		"for a part of the name": {[]string{header, token(t, key1, s.url+"/topics/ord", us, dotNet)}, "r must be /topics/"},
 		"Event Grid's own address": {
 			[]string{header, token(t, key1, "https://orders.westeurope-1.eventgrid.azure.net/api/events", us, dotNet)},
 			"r must be /topics/",
 		},
-		"a signature that is none": {[]string{header, good[:len(good)-9]}, "s must be"},
-		"a key":                    {[]string{header, key1}, "the form is"},
-		"nothing":                  {[]string{"Authorization", scheme}, "or a shared access signature"},
+		"a key":   {[]string{header, key1}, "the form is"},
+		"nothing": {[]string{"Authorization", scheme}, "or a shared access signature"},
 		"a bad token beside a good one": {
 			[]string{header, "r=", "Authorization", scheme + good}, "aeg-sas-token: the form is",
 		},
@@ -141,7 +113,7 @@ func TestPublishWithSharedAccessSignatures(t *testing.T) {
 		require.Equal(t, 401, response.status, "%s: %s", name, response.body)
 		require.Contains(t, response.rejected(401, "Unauthorized").Message, row.says, name)
 	}
-	require.Equal(t, 13, s.count("SELECT count(*) FROM postrider.events"))
+	require.Equal(t, 6, s.count("SELECT count(*) FROM postrider.events"))
 }
 
 func TestPublishWithTheKeyInTheQuery(t *testing.T) {
@@ -178,9 +150,7 @@ func TestPublishWithTheKeyInTheQuery(t *testing.T) {
 func TestTopicKeys(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	s := setup(t, func(o *server.Options) {
-		o.Logger = slog.New(slog.NewJSONHandler(io.MultiWriter(log, io.Discard), nil))
-	})
+	s := setup(t, log.all)
 	made := s.put("/v1/topics/orders", "").json(201)
 	listed := s.post("/v1/topics/orders/listKeys", "").json(200)
 	require.Equal(t, map[string]any{"key1": made["key1"], "key2": made["key2"]}, listed)

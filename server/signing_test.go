@@ -2,14 +2,11 @@ package server_test
 
 import (
 	"encoding/base64"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"postrider/server"
 )
 
 const (
@@ -41,9 +38,7 @@ func hoursFromNow(t *testing.T, n int, text any) {
 func TestSigningSecrets(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
-	s := setup(t, func(o *server.Options) {
-		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	})
+	s := setup(t, log.all)
 	s.topic("orders", "")
 	responses := []response{s.put(billing, signedPut)}
 	made := responses[0].json(201)["signing"].(map[string]any)
