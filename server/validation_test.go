@@ -219,7 +219,7 @@ func TestPatchMakesTwoHandshakesAtMost(t *testing.T) {
 }
 
 // A change that keeps the endpoint keeps its validationUrl. A PUT with If-Match succeeds after its own handshake,
-// although that changes the version. jobs.TestWhenAHandshakeBeginsAgain has the rest.
+// although that changes the version. jobs.TestRepeatedHandshake has the rest.
 func TestChangesKeepTheValidationURL(t *testing.T) {
 	t.Parallel()
 	s := setupEngine(t)
