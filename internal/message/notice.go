@@ -52,7 +52,7 @@ type data struct {
 	EventID, EventType                   word
 	Attempts                             int64
 	LastOutcome, LastStatus              word
-	FirstAt, LastAt                      word
+	FirstAt                              word
 	FirstAttemptAt, DeadLetteredAt       word
 	DroppedAt, ExpirationTimeUTC         word
 	Since, Until, RecoveredAt            word

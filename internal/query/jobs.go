@@ -20,7 +20,6 @@ type JobLine struct {
 	AttemptedBy []string   `column:"Node" off:""`
 	CreatedAt   time.Time  `column:"Created" off:""`
 
-	FinalizedAt          *time.Time
 	Attempt, MaxAttempts int
 	DeliveryID, BatchID  *int64
 }

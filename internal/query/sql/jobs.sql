@@ -1,7 +1,7 @@
 -- Lists a page of River's jobs, the newest first, or reads the job @id. The id of a lock is left out: it is half of the
 -- lock token.
 SELECT j.id, j.kind, j.queue, j.state::text AS state, j.attempt::int AS attempt, j.max_attempts::int AS max_attempts,
-       j.created_at, j.scheduled_at, j.attempted_at, j.finalized_at, coalesce(j.attempted_by, '{}') AS attempted_by,
+       j.created_at, j.scheduled_at, j.attempted_at, coalesce(j.attempted_by, '{}') AS attempted_by,
        (j.args - 'l')::text AS args,
        (SELECT d.id FROM postrider_internal.deliveries d
          WHERE j.kind IN ('deliver', 'lock') AND d.id = (j.args ->> 'd')::bigint) AS delivery_id,
