@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 
@@ -72,11 +71,7 @@ type accountListCmd[T any] struct{ accountFlags }
 
 // Run executes the verb.
 func (c *accountListCmd[T]) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	list, err := client.All(ctx, rest.ListURL[T]())
-	if err != nil {
-		return err
-	}
-	return c.Print(std.Out, list, func(w io.Writer) { rest.PrintColumns(w, rest.ColumnsOf[T](), list) })
+	return c.All(ctx, std, client, rest.ListURL[T](), rest.ColumnsOf[T]())
 }
 
 // oneAccount has the flags of verbs about one user or API key.
@@ -90,9 +85,6 @@ type accountShowCmd[T any] struct{ oneAccount }
 
 // Run executes the verb.
 func (c *accountShowCmd[T]) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	var shown rest.Object
-	if err := client.Call(ctx, http.MethodGet, rest.ItemURL(rest.ListURL[T](), c.Name), nil, &shown); err != nil {
-		return err
-	}
-	return c.Print(std.Out, shown, func(w io.Writer) { rest.PrintRow[T](w, shown) })
+	path := rest.ItemURL(rest.ListURL[T](), c.Name)
+	return c.Do(ctx, std, client, http.MethodGet, path, nil, rest.PrintRow[T])
 }

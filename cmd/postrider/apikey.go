@@ -33,11 +33,7 @@ func (c *apikeyCreateCmd) Run(ctx context.Context, std terminal.Streams, client 
 	if c.Query != "" {
 		spec["query"] = c.Query == "on"
 	}
-	var key rest.Object
-	if err := client.Call(ctx, http.MethodPost, apiKeysPath, spec, &key); err != nil {
-		return err
-	}
-	return c.Print(std.Out, key, func(w io.Writer) {
+	return c.Do(ctx, std, client, http.MethodPost, apiKeysPath, spec, func(w io.Writer, key rest.Object) {
 		fmt.Fprintf(w, "API key %s was created: %s. It is shown only now:\n%s\n", c.Name, permissions(key), key["key"])
 	})
 }
@@ -61,11 +57,8 @@ func permissions(k rest.Object) string {
 type apikeyRevokeCmd struct{ oneAccount }
 
 func (c *apikeyRevokeCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	var key rest.Object
-	if err := client.Call(ctx, http.MethodDelete, rest.ItemURL(apiKeysPath, c.Name), nil, &key); err != nil {
-		return err
-	}
-	return c.Print(std.Out, key, func(w io.Writer) {
+	path := rest.ItemURL(apiKeysPath, c.Name)
+	return c.Do(ctx, std, client, http.MethodDelete, path, nil, func(w io.Writer, key rest.Object) {
 		fmt.Fprintf(w, "API key %s was revoked at %s.\n", c.Name, rest.Column{Path: "revokedAt"}.Cell(key))
 	})
 }

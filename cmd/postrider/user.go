@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strconv"
 
+	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
 	"postrider/internal/access"
@@ -24,8 +24,8 @@ type userCmd struct {
 	Role     userRoleCmd                 `cmd:"" help:"Change the role of a user. Their sessions end, and the role limits their personal keys." example:"user role anna operator"`
 	Password userPasswordCmd             `cmd:"" help:"Change the password of a user. Their sessions and personal keys end." detail:"The old password is not required." example:"user password anna"`
 	Query    userQueryCmd                `cmd:"" help:"Allow a user to run SQL queries, or not. By default operators and admins may." example:"user query anna off"`
-	Disable  userDisableCmd              `cmd:"" help:"Disable a user. Their sessions and personal keys end." detail:"Name, role and password stay, so that you can enable the user again. You can also disable the last admin; user enable or the admin token restores access." example:"user disable anna"`
-	Enable   userEnableCmd               `cmd:"" help:"Enable a disabled user." example:"user enable anna"`
+	Disable  userSwitchCmd               `cmd:"" help:"Disable a user. Their sessions and personal keys end." detail:"Name, role and password stay, so that you can enable the user again. You can also disable the last admin; user enable or the admin token restores access." example:"user disable anna"`
+	Enable   userSwitchCmd               `cmd:"" help:"Enable a disabled user." example:"user enable anna"`
 	Remove   userRemoveCmd               `cmd:"" help:"Remove a user. Their sessions and personal keys end." detail:"The audit keeps the name." example:"user remove anna; user remove anna --yes"`
 }
 
@@ -63,12 +63,8 @@ func (f passwordFlag) read(std terminal.Streams) (string, error) {
 
 // prompt reads a line of a terminal without echo.
 func prompt(std terminal.Streams, question string) (string, error) {
-	file, ok := std.In.(*os.File)
-	if !ok {
-		return "", errors.New("standard input is not a terminal")
-	}
 	fmt.Fprint(std.Err, question)
-	raw, err := term.ReadPassword(int(file.Fd()))
+	raw, err := term.ReadPassword(int(std.In.(*os.File).Fd())) // terminal.IsTerminal has checked it
 	fmt.Fprintln(std.Err)
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
@@ -82,11 +78,9 @@ func (o *oneAccount) put(
 	ctx context.Context, std terminal.Streams, client *rest.Client, spec rest.Object, headers []string, done string,
 	args ...any,
 ) error {
-	var u rest.Object
-	if err := client.Call(ctx, http.MethodPut, rest.ItemURL(usersPath, o.Name), spec, &u, headers...); err != nil {
-		return err
-	}
-	return o.Print(std.Out, u, func(w io.Writer) { fmt.Fprintf(w, done+"\n", append([]any{o.Name}, args...)...) })
+	return o.Do(ctx, std, client, http.MethodPut, rest.ItemURL(usersPath, o.Name), spec, func(w io.Writer, _ rest.Object) {
+		fmt.Fprintf(w, done+"\n", append([]any{o.Name}, args...)...)
+	}, headers...)
 }
 
 // change is put for a user that must exist. The API requires a role: by default it stays as it is.
@@ -173,16 +167,12 @@ func (c *userPasswordCmd) Run(ctx context.Context, std terminal.Streams, client 
 	return c.change(ctx, std, client, rest.Object{"password": password}, "User %s has a new password.")
 }
 
-type userDisableCmd struct{ oneAccount }
+// userSwitchCmd is user disable and user enable.
+type userSwitchCmd struct{ oneAccount }
 
-func (c *userDisableCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	return c.change(ctx, std, client, rest.Object{"disabled": true}, "User %s was disabled.")
-}
-
-type userEnableCmd struct{ oneAccount }
-
-func (c *userEnableCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	return c.change(ctx, std, client, rest.Object{"disabled": false}, "User %s was enabled.")
+func (c *userSwitchCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client, k *kong.Context) error {
+	verb := k.Selected().Name
+	return c.change(ctx, std, client, rest.Object{"disabled": verb == "disable"}, "User %s was "+verb+"d.")
 }
 
 type userRemoveCmd struct {
@@ -203,8 +193,5 @@ func (c *userRemoveCmd) Run(ctx context.Context, std terminal.Streams, client *r
 	}); err != nil {
 		return err
 	}
-	if err := client.Call(ctx, http.MethodDelete, path, nil, nil); err != nil {
-		return err
-	}
-	return c.Done(std.Out, terminal.Deleted("name", c.Name), "User %s was removed.", c.Name)
+	return c.Delete(ctx, std, client, path, "User "+c.Name+" was removed.", rest.Object{"name": c.Name})
 }

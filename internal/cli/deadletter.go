@@ -99,16 +99,10 @@ func (f *deadLetterFlags) rejectAllStates(again bool, others string) error {
 }
 
 // eachOf calls do for each id, also after an error, and returns all errors.
-func (c *chosenFlags) eachOf(
-	std terminal.Streams, do func(client *rest.Client, at string) (string, error),
-) (failed error) {
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *chosenFlags) eachOf(std terminal.Streams, do func(at string) (string, error)) (failed error) {
 	results := make([]rest.Object, len(c.IDs))
 	for i, id := range c.IDs {
-		done, err := do(client, rest.ItemURL("/v1/deadLetters", id))
+		done, err := do(rest.ItemURL("/v1/deadLetters", id))
 		if results[i] = (rest.Object{"deadLetterId": id, "result": done}); err != nil {
 			results[i] = rest.Object{"deadLetterId": id, "error": err.Error()}
 			failed = errors.Join(failed, err)
@@ -146,7 +140,7 @@ Examples:
   postrider deadletter redeliver --topic orders --last-status 503 --until 2026-11-20T10:00:00Z --expected-count 1200`
 }
 
-func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if err := c.rejectAllStates(c.Again, orAgain); err != nil {
 		return err
 	}
@@ -164,9 +158,9 @@ func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams) 
 	rest.SetText(settings, "subscription", c.ToSubscription)
 	rest.SetText(settings, "topic", c.ToTopic)
 	if filter != nil {
-		return c.inBulk(ctx, std, "/v1/deadLetters/redeliver", filter, settings, "dead letter")
+		return c.inBulk(ctx, std, client, "/v1/deadLetters/redeliver", filter, settings, "dead letter")
 	}
-	return c.eachOf(std, func(client *rest.Client, at string) (string, error) {
+	return c.eachOf(std, func(at string) (string, error) {
 		var created rest.Object
 		err := client.Call(ctx, http.MethodPost, at+"/redeliver", settings, &created)
 		if rest.IsConflict(err, api.ConflictCodeDeadLetterRedelivered) {
@@ -181,7 +175,7 @@ type deadletterResolveCmd struct {
 	Note string `help:"Why, for others; up to 1000 characters." placeholder:"TEXT"`
 }
 
-func (c *deadletterResolveCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *deadletterResolveCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if err := c.rejectAllStates(false, "--state redelivered"); err != nil {
 		return err
 	}
@@ -192,9 +186,9 @@ func (c *deadletterResolveCmd) Run(ctx context.Context, std terminal.Streams) er
 	settings := rest.Object{}
 	rest.SetText(settings, "note", c.Note)
 	if filter != nil {
-		return c.inBulk(ctx, std, "/v1/deadLetters/resolve", filter, settings, "dead letter")
+		return c.inBulk(ctx, std, client, "/v1/deadLetters/resolve", filter, settings, "dead letter")
 	}
-	return c.eachOf(std, func(client *rest.Client, at string) (string, error) {
+	return c.eachOf(std, func(at string) (string, error) {
 		return "resolved", client.Call(ctx, http.MethodPost, at+"/resolve", settings, nil)
 	})
 }
@@ -204,7 +198,7 @@ type deadletterPurgeCmd struct {
 	terminal.ConfirmFlag
 }
 
-func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	filter, err := c.filter(std.In)
 	if err != nil {
 		return err
@@ -218,7 +212,7 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) erro
 					filter["deadLetteredUntil"] = now.UTC()
 				}
 				var err error
-				if n, atLeast, err = c.count(ctx, "/v1/deadLetters/purge", filter); err != nil {
+				if n, atLeast, err = count(ctx, client, "/v1/deadLetters/purge", filter); err != nil {
 					return "", err
 				}
 				if !atLeast && c.ExpectedCount == nil {
@@ -232,9 +226,9 @@ func (c *deadletterPurgeCmd) Run(ctx context.Context, std terminal.Streams) erro
 		}
 	}
 	if filter != nil {
-		return c.inBulk(ctx, std, "/v1/deadLetters/purge", filter, rest.Object{}, "dead letter")
+		return c.inBulk(ctx, std, client, "/v1/deadLetters/purge", filter, rest.Object{}, "dead letter")
 	}
-	return c.eachOf(std, func(client *rest.Client, at string) (string, error) {
+	return c.eachOf(std, func(at string) (string, error) {
 		return "purged", client.Call(ctx, http.MethodDelete, at, nil, nil)
 	})
 }

@@ -21,12 +21,12 @@ type deliveryActCmd struct {
 	ID rowID[query.DeliveryLine] `arg:"" optional:"" name:"id" help:"Id of the delivery, as delivery list shows it, instead of a filter."`
 }
 
-func (c *deliveryActCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
+func (c *deliveryActCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client, k *kong.Context) error {
 	filter, err := c.filter(std.In)
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, std, k, filter)
+	return c.act(ctx, std, client, k, filter)
 }
 
 // filter validates the flags and returns the filter of a request; nil for one delivery.
@@ -63,11 +63,13 @@ func (c *deliveryActCmd) filter(stdin io.Reader) (rest.Object, error) {
 }
 
 // act acts on what a filter matches; without one on the delivery of the argument.
-func (c *deliveryActCmd) act(ctx context.Context, std terminal.Streams, k *kong.Context, filter rest.Object) error {
+func (c *deliveryActCmd) act(
+	ctx context.Context, std terminal.Streams, client *rest.Client, k *kong.Context, filter rest.Object,
+) error {
 	if filter == nil {
-		return rest.Act(ctx, std, c.Flags, k, rowArg[query.DeliveryLine]{c.ID}.Path(), nil)
+		return c.Act(ctx, std, client, k, rowArg[query.DeliveryLine]{c.ID}.Path(), nil)
 	}
-	return c.inBulk(ctx, std, manyDeliveries(k), filter, rest.Object{}, "pending delivery")
+	return c.inBulk(ctx, std, client, manyDeliveries(k), filter, rest.Object{}, "pending delivery")
 }
 
 // manyDeliveries is the path of the verb's operation on many deliveries.
@@ -81,7 +83,7 @@ type deliveryCancelCmd struct {
 	terminal.ConfirmFlag
 }
 
-func (c *deliveryCancelCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
+func (c *deliveryCancelCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client, k *kong.Context) error {
 	filter, err := c.filter(std.In)
 	if err == nil && !c.DryRun {
 		err = c.Confirm(std, func() (string, error) {
@@ -89,7 +91,7 @@ func (c *deliveryCancelCmd) Run(ctx context.Context, std terminal.Streams, k *ko
 			if filter != nil {
 				// No count is expected, as for dead letters: pending deliveries end until the user replies.
 				filter["createdUntil"] = time.Now().UTC()
-				n, atLeast, err := c.count(ctx, manyDeliveries(k), filter)
+				n, atLeast, err := count(ctx, client, manyDeliveries(k), filter)
 				if err != nil {
 					return "", err
 				}
@@ -101,5 +103,5 @@ func (c *deliveryCancelCmd) Run(ctx context.Context, std terminal.Streams, k *ko
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, std, k, filter)
+	return c.act(ctx, std, client, k, filter)
 }

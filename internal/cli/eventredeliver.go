@@ -52,7 +52,7 @@ func (c *eventRedeliverCmd) Run(ctx context.Context, std terminal.Streams, clien
 	if err := c.checkRate(); err != nil {
 		return err
 	}
-	return c.start(ctx, std, rest.SubscriptionURL(c.Topic, c.To)+"/redeliverEvents", past, "past event")
+	return c.start(ctx, std, client, rest.SubscriptionURL(c.Topic, c.To)+"/redeliverEvents", past, "past event")
 }
 
 // one redelivers the event. If it did not match, it does so after a confirmation.

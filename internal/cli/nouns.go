@@ -1,4 +1,4 @@
-// Package cli has the verbs that are clients of the REST API. Package management has those for topics, event
+// Package cli has the verbs that are clients of the REST API. Package config has those for topics, event
 // subscriptions and retry policies.
 package cli
 
@@ -67,10 +67,12 @@ type problemAcknowledgeCmd struct {
 	Note string        `help:"Note for others, up to 1000 characters." placeholder:"TEXT"`
 }
 
-func (c *problemAcknowledgeCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
+func (c *problemAcknowledgeCmd) Run(
+	ctx context.Context, std terminal.Streams, client *rest.Client, k *kong.Context,
+) error {
 	body := rest.Object{"forMinutes": int(c.For / time.Minute)}
 	rest.SetText(body, "note", c.Note)
-	return rest.Act(ctx, std, c.Flags, k, c.Path(), body)
+	return c.Act(ctx, std, client, k, c.Path(), body)
 }
 
 type problemResolveArg struct {
@@ -85,10 +87,10 @@ type problemListCmd struct {
 	Within time.Duration `help:"Length of the time span before now: 1m to 168h." default:"1h" range:"60..604800" placeholder:"SPAN"`
 }
 
-func (c *problemListCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *problemListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	span := rest.Object{"withinInMinutes": int(c.Within / time.Minute), "state": c.State}
 	rest.SetText(span, "topic", c.Topic)
-	return c.All(ctx, std, rest.QueryURL(rest.ListURL[query.Problem](), span), rest.ColumnsOf[query.Problem]())
+	return c.All(ctx, std, client, rest.QueryURL(rest.ListURL[query.Problem](), span), rest.ColumnsOf[query.Problem]())
 }
 
 // AuditCmd is audit.
@@ -117,7 +119,7 @@ Examples:
   postrider event erase --topic orders --subject customers/4711 --yes`
 }
 
-func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	one, at, body := c.SystemID != "", rest.ItemURL("/v1/events", c.SystemID), any(nil)
 	switch {
 	case one && c.Topic == "" && c.Subject == "":
@@ -133,7 +135,7 @@ func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams) error {
 				"Their bodies and subjects are lost for good, and pending deliveries are canceled.", c.Topic, c.Subject), nil
 		}
 		var e rest.Object
-		if err := c.Call(ctx, http.MethodGet, rest.ItemURL("/v1/events", c.SystemID), nil, &e); err != nil {
+		if err := client.Call(ctx, http.MethodGet, rest.ItemURL("/v1/events", c.SystemID), nil, &e); err != nil {
 			return "", err
 		}
 		pending := 0
@@ -147,10 +149,6 @@ func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams) error {
 	}); err != nil {
 		return err
 	}
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
 	var erased rest.Object
 	if err := client.Call(ctx, http.MethodPost, at, body, &erased); err != nil {
 		return err
@@ -162,10 +160,7 @@ func (c *eventEraseCmd) Run(ctx context.Context, std terminal.Streams) error {
 }
 
 // WhoamiCmd is whoami.
-type WhoamiCmd struct {
-	rest.ServerFlags
-	terminal.OutputFlag
-}
+type WhoamiCmd struct{ rest.Flags }
 
 // Run executes whoami.
 func (c *WhoamiCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {

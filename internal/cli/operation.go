@@ -43,19 +43,21 @@ func readIDs[T any](stdin io.Reader, file string, parse func(string) (T, error))
 
 // inBulk starts an operation on what a filter matches.
 func (f *manyFlags) inBulk(
-	ctx context.Context, std terminal.Streams, path string, filter, settings rest.Object, thing string,
+	ctx context.Context, std terminal.Streams, client *rest.Client, path string, filter, settings rest.Object, thing string,
 ) error {
 	settings["filter"] = filter
 	if f.ExpectedCount != nil {
 		settings["expectedCount"] = *f.ExpectedCount
 	}
-	return f.start(ctx, std, path, settings, thing)
+	return f.start(ctx, std, client, path, settings, thing)
 }
 
 // count counts what the filter of an operation matches; atLeast: there may be more.
-func (f *manyFlags) count(ctx context.Context, path string, filter rest.Object) (n int64, atLeast bool, err error) {
+func count(
+	ctx context.Context, client *rest.Client, path string, filter rest.Object,
+) (n int64, atLeast bool, err error) {
 	var found rest.Object
-	err = f.Call(ctx, http.MethodPost, path, rest.Object{"filter": filter, "dryRun": true}, &found)
+	err = client.Call(ctx, http.MethodPost, path, rest.Object{"filter": filter, "dryRun": true}, &found)
 	return integerAt(found, "matched"), found["atLeast"] == true, err
 }
 
@@ -69,12 +71,8 @@ type bulkFlags struct {
 
 // start starts an operation and follows it; with --dry-run it counts the things instead.
 func (f *bulkFlags) start(
-	ctx context.Context, std terminal.Streams, path string, settings rest.Object, thing string,
+	ctx context.Context, std terminal.Streams, client *rest.Client, path string, settings rest.Object, thing string,
 ) error {
-	client, err := f.Client()
-	if err != nil {
-		return err
-	}
 	if f.Rate > 0 {
 		settings["ratePerSecond"] = f.Rate
 	}

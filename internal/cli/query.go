@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"text/tabwriter"
+	"strings"
 
 	"postrider/internal/cli/rest"
 	"postrider/internal/sqlquery"
@@ -22,31 +22,31 @@ type QueryCmd struct {
 	Run    queryRunCmd                  `cmd:"" help:"Run a query, up to 1,000 rows." detail:"The server runs it in a read-only transaction of a role that may only read, for at most 30 s." example:"query run pending --arg topic=orders --arg subscription=billing; query run unpaid -o csv > unpaid.csv; query run --sql 'select * from postrider.backlogs'"`
 }
 
-type queryArg struct {
+// oneQuery has the flags of verbs about one query.
+type oneQuery struct {
+	rest.Flags
 	Name string `arg:"" help:"Name of the query."`
 }
 
-type queryShowCmd struct {
-	rest.Flags
-	queryArg
-}
+func (q *oneQuery) url() string { return rest.ItemURL("/v1/queries", q.Name) }
 
-func (c *queryShowCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.Flags.Show(ctx, std, rest.ItemURL("/v1/queries", c.Name), func(w io.Writer, o rest.Object) {
+type queryShowCmd struct{ oneQuery }
+
+func (c *queryShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.Do(ctx, std, client, http.MethodGet, c.url(), nil, func(w io.Writer, o rest.Object) {
 		rest.PrintRow[sqlquery.Saved](w, o)
 		fmt.Fprintf(w, "\n%s\n", terminal.PlainLines(terminal.PlainText(o["sql"])))
 	})
 }
 
 type querySaveCmd struct {
-	rest.Flags
-	queryArg
+	oneQuery
 	SQL         string `name:"sql" help:"The SQL (default: read it from standard input)." placeholder:"SQL"`
 	Description string `help:"What the query returns." placeholder:"TEXT"`
 	Shared      bool   `help:"All users who may run queries see and run it."`
 }
 
-func (c *querySaveCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *querySaveCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if c.SQL == "" {
 		text, err := io.ReadAll(io.LimitReader(std.In, 1<<20))
 		if err != nil {
@@ -54,24 +54,16 @@ func (c *querySaveCmd) Run(ctx context.Context, std terminal.Streams) error {
 		}
 		c.SQL = string(text)
 	}
-	var saved rest.Object
 	body := rest.Object{"sql": c.SQL, "description": c.Description, "shared": c.Shared}
-	if err := c.Call(ctx, http.MethodPut, rest.ItemURL("/v1/queries", c.Name), body, &saved); err != nil {
-		return err
-	}
-	return c.Done(std.Out, func() (any, error) { return saved, nil }, "Query %s was saved.", c.Name)
+	return c.Do(ctx, std, client, http.MethodPut, c.url(), body, func(w io.Writer, _ rest.Object) {
+		fmt.Fprintf(w, "Query %s was saved.\n", c.Name)
+	})
 }
 
-type queryDeleteCmd struct {
-	rest.Flags
-	queryArg
-}
+type queryDeleteCmd struct{ oneQuery }
 
-func (c *queryDeleteCmd) Run(ctx context.Context, std terminal.Streams) error {
-	if err := c.Call(ctx, http.MethodDelete, rest.ItemURL("/v1/queries", c.Name), nil, nil); err != nil {
-		return err
-	}
-	return c.Done(std.Out, terminal.Deleted("name", c.Name), "Query %s was deleted.", c.Name)
+func (c *queryDeleteCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.Delete(ctx, std, client, c.url(), "Query "+c.Name+" was deleted.", rest.Object{"name": c.Name})
 }
 
 type queryRunCmd struct {
@@ -118,12 +110,12 @@ func (c *queryRunCmd) Run(ctx context.Context, std terminal.Streams, client *res
 }
 
 func printResult(stdout io.Writer, r *operations.QueryResult, form string) error {
-	var out sqlquery.Writer = &tableWriter{table: tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0), out: stdout}
-	switch form {
-	case "json":
+	if form == "table" {
+		return terminal.OutputFlag{}.Print(stdout, nil, func(w io.Writer) { printTable(w, r) })
+	}
+	out := sqlquery.NewCSV(stdout)
+	if form == "json" {
 		out = sqlquery.NewJSON(plain{stdout})
-	case "csv":
-		out = sqlquery.NewCSV(stdout)
 	}
 	if err := out.Columns(r.Columns); err != nil {
 		return err
@@ -145,45 +137,20 @@ func (p plain) Write(text []byte) (int, error) {
 	return len(text), err
 }
 
-// tableWriter writes rows for a person.
-type tableWriter struct {
-	table *tabwriter.Writer
-	out   io.Writer
-	rows  int
-}
-
-// Columns writes the header.
-func (w *tableWriter) Columns(columns []sqlquery.Column) error {
-	names := make([]*string, len(columns))
-	for i := range columns {
-		names[i] = &columns[i].Name
+func printTable(w io.Writer, r *operations.QueryResult) {
+	cells := make([]string, len(r.Columns))
+	for i := range r.Columns {
+		cells[i] = terminal.Cell(r.Columns[i].Name)
 	}
-	w.rows--
-	return w.Row(names)
-}
-
-// Row writes a line.
-func (w *tableWriter) Row(row []*string) error {
-	w.rows++
-	for i, value := range row {
-		var cell any
-		if value != nil {
-			cell = *value
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+	for _, row := range r.Rows {
+		for i, value := range row {
+			cells[i] = ""
+			if value != nil {
+				cells[i] = terminal.Cell(*value)
+			}
 		}
-		if i > 0 {
-			fmt.Fprint(w.table, "\t")
-		}
-		fmt.Fprint(w.table, terminal.Cell(cell))
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_, err := fmt.Fprintln(w.table)
-	return err
-}
-
-// Close prints the table.
-func (w *tableWriter) Close() error {
-	if err := w.table.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w.out, "(%s)\n", terminal.Plural(w.rows, "row"))
-	return err
+	fmt.Fprintf(w, "(%s)\n", terminal.Plural(len(r.Rows), "row"))
 }

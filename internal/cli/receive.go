@@ -25,9 +25,12 @@ type queueFlags struct {
 	Key          string `help:"Access key of the topic; without one the API key receives: its scope must be receive, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`
 }
 
+// ProvideClient gives kong a client that needs no API key if there is an access key.
+func (f *queueFlags) ProvideClient() (*rest.Client, error) { return f.ClientForTopic(f.Key) }
+
 // call makes a request of a consumer.
 func (f *queueFlags) call(
-	ctx context.Context, client *rest.Client, operation string, parameters, body rest.Object, into any,
+	ctx context.Context, client *rest.Client, operation string, parameters rest.Object, body, into any,
 ) error {
 	parameters["api-version"] = "2024-06-01"
 	path := fmt.Sprintf("/topics/%s/eventsubscriptions/%s:%s", url.PathEscape(f.Topic), url.PathEscape(f.Subscription),
@@ -38,9 +41,6 @@ func (f *queueFlags) call(
 		keyless := *client
 		keyless.Key = ""
 		client = &keyless
-	}
-	if body == nil {
-		return client.Call(ctx, http.MethodPost, rest.QueryURL(path, parameters), nil, into, headers...)
 	}
 	return client.Call(ctx, http.MethodPost, rest.QueryURL(path, parameters), body, into, headers...)
 }
@@ -109,13 +109,9 @@ type lockedEvent struct {
 }
 
 // Run executes receive.
-func (c *ReceiveCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *ReceiveCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if c.Follow && !c.Ack && !c.Lock {
 		return terminal.Usagef("--follow requires --ack or --lock: without them, released events would be received again")
-	}
-	client, err := c.ClientForTopic(c.Key)
-	if err != nil {
-		return err
 	}
 	if c.Follow {
 		fmt.Fprintln(std.Err, "Receiving. Press Ctrl-C to stop.")
@@ -206,15 +202,13 @@ type SettleCmd struct {
 }
 
 // Run executes acknowledge or reject.
-func (c *SettleCmd) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
-	return c.run(ctx, std, k.Selected().Name, rest.Object{})
+func (c *SettleCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client, k *kong.Context) error {
+	return c.run(ctx, std, client, k.Selected().Name, rest.Object{})
 }
 
-func (c *SettleCmd) run(ctx context.Context, std terminal.Streams, operation string, parameters rest.Object) error {
-	client, err := c.ClientForTopic(c.Key)
-	if err != nil {
-		return err
-	}
+func (c *SettleCmd) run(
+	ctx context.Context, std terminal.Streams, client *rest.Client, operation string, parameters rest.Object,
+) error {
 	if err := c.settle(ctx, client, operation, parameters, c.Tokens); err != nil {
 		return err
 	}
@@ -230,6 +224,6 @@ type ReleaseCmd struct {
 }
 
 // Run executes release.
-func (c *ReleaseCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.run(ctx, std, "release", rest.Object{"releaseDelayInSeconds": c.Delay})
+func (c *ReleaseCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.run(ctx, std, client, "release", rest.Object{"releaseDelayInSeconds": c.Delay})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 
 	"go.yaml.in/yaml/v3"
@@ -67,30 +66,6 @@ func (f OutputFlag) PrintOne(out io.Writer, value any, text string) error {
 	}
 	_, err = io.WriteString(out, line)
 	return err
-}
-
-// Done prints what a verb did: a line, or the object after the change in JSON or YAML. It calls now only for those.
-func (f OutputFlag) Done(out io.Writer, now func() (any, error), format string, args ...any) error {
-	if f.Output == "table" {
-		_, err := fmt.Fprintf(out, format+"\n", args...)
-		return err
-	}
-	value, err := now()
-	if err != nil {
-		return fmt.Errorf("the change was made, but its result cannot be read: %w", err)
-	}
-	return f.Print(out, value, nil)
-}
-
-// Deleted returns the object to print for something that was deleted.
-func Deleted(namesAndValues ...string) func() (any, error) {
-	return func() (any, error) {
-		o := map[string]any{"deleted": true}
-		for pair := range slices.Chunk(namesAndValues, 2) {
-			o[pair[0]] = pair[1]
-		}
-		return o, nil
-	}
 }
 
 // EncodePlainly encodes JSON without HTML escapes.

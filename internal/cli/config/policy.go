@@ -268,7 +268,7 @@ type policyPutCmd struct {
 	File string `short:"f" required:"" help:"JSON as policy show -o json prints it, and as PUT /v1/policies/{name} takes it; - reads it from standard input." placeholder:"FILE"`
 }
 
-func (c *policyPutCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *policyPutCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if _, builtIn := policy.Builtin(c.Name); builtIn {
 		return builtInError(c.Name)
 	}
@@ -279,17 +279,13 @@ func (c *policyPutCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if _, err := v1.ReadPolicy(c.Name, body); err != nil {
 		return terminal.Usagef("%s: %v", c.File, err)
 	}
-	before := c.Call(ctx, http.MethodGet, policyURL(c.Name), nil, nil)
+	before := client.Call(ctx, http.MethodGet, policyURL(c.Name), nil, nil)
 	if before != nil && !rest.IsStatus(before, http.StatusNotFound) {
 		return before
 	}
-	var now rest.Object
-	if err := c.Call(ctx, http.MethodPut, policyURL(c.Name), json.RawMessage(body), &now, c.Headers()...); err != nil {
-		return err
-	}
-	return c.Print(std.Out, now, func(w io.Writer) {
+	return c.Do(ctx, std, client, http.MethodPut, policyURL(c.Name), rest.Raw(body), func(w io.Writer, _ rest.Object) {
 		fmt.Fprintf(w, "Retry policy %s was %s.\n", c.Name, terminal.Either(before != nil, "created", "replaced"))
-	})
+	}, c.Headers()...)
 }
 
 type policyDeleteCmd struct {
@@ -297,13 +293,13 @@ type policyDeleteCmd struct {
 	deleteFlags
 }
 
-func (c *policyDeleteCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *policyDeleteCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if _, builtIn := policy.Builtin(c.Name); builtIn {
 		return builtInError(c.Name)
 	}
-	return c.delete(ctx, std, c.Flags, policyURL(c.Name), func() (string, error) {
+	return c.delete(ctx, std, client, c.Flags, policyURL(c.Name), func() (string, error) {
 		return fmt.Sprintf("Delete retry policy %s? Its settings are lost for good.", c.Name), nil
-	}, "Retry policy "+c.Name, "name", c.Name)
+	}, "Retry policy "+c.Name+" was deleted.", rest.Object{"name": c.Name})
 }
 
 func builtInError(name string) error {

@@ -4,17 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
 )
-
-// readSecret reads a signing secret from a file, or from standard input for -.
-func readSecret(stdin io.Reader, file string) (string, error) {
-	text, err := terminal.ReadFileOrInput(stdin, file)
-	return strings.TrimSpace(string(text)), err
-}
 
 type signingSecretsCmd struct {
 	oneSubscription
@@ -33,16 +28,12 @@ Examples:
   postrider subscription signing-secrets orders billing --rotate --previous-valid-for-hours 48`
 }
 
-func (c *signingSecretsCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *signingSecretsCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	action, body, err := c.request(std.In)
 	if err != nil {
 		return err
 	}
-	var secrets rest.Object
-	if err := c.post(ctx, action, body, &secrets); err != nil {
-		return err
-	}
-	return c.Print(std.Out, secrets, func(w io.Writer) {
+	return c.Do(ctx, std, client, http.MethodPost, c.Path()+"/"+action, body, func(w io.Writer, secrets rest.Object) {
 		fmt.Fprintln(w, "SECRET\tSINCE\tSIGNS UNTIL")
 		for _, s := range rest.Objects(secrets, "value") {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", rest.TextAt(s, "secret"), rest.TextAt(s, "createdAt"), rest.TextAt(s, "validUntil"))
@@ -59,9 +50,11 @@ func (c *signingSecretsCmd) request(stdin io.Reader) (action string, body any, e
 	}
 	settings := rest.Given(c)
 	if c.SecretFile != "" {
-		if settings["secret"], err = readSecret(stdin, c.SecretFile); err != nil {
+		text, err := terminal.ReadFileOrInput(stdin, c.SecretFile)
+		if err != nil {
 			return "", nil, err
 		}
+		settings["secret"] = strings.TrimSpace(string(text))
 	}
 	return "rotateSigningSecret", settings, nil
 }

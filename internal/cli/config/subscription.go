@@ -130,11 +130,11 @@ type oneSubscription struct {
 
 // awaited makes a request that includes the validation handshake, and prints the event subscription.
 func (c *oneSubscription) awaited(
-	ctx context.Context, std terminal.Streams, method, url string, body any, headers ...string,
+	ctx context.Context, std terminal.Streams, client *rest.Client, method, url string, body any, headers ...string,
 ) error {
 	var now rest.Object
 	err := terminal.Await(std.Err, "the endpoint responds to the validation handshake", func() error {
-		return c.Call(ctx, method, url, body, &now, headers...)
+		return client.Call(ctx, method, url, body, &now, headers...)
 	})
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ Examples:
     --kafka-topic orders --sasl-mechanism SCRAM-SHA-512 --username postrider --password-file kafka.password`
 }
 
-func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	settings, err := c.Settings(std.In)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (c *subscriptionCreateCmd) Run(ctx context.Context, std terminal.Streams) e
 	if c.Replace || c.IfMatch != "" {
 		headers = c.Headers()
 	}
-	err = c.awaited(ctx, std, http.MethodPut, c.Path(), settings, headers...)
+	err = c.awaited(ctx, std, client, http.MethodPut, c.Path(), settings, headers...)
 	if rest.IsStatus(err, http.StatusPreconditionFailed) && c.IfMatch == "" {
 		return fmt.Errorf("event subscription %s of topic %s exists already: change it with subscription update, or use "+
 			"--replace", c.Subscription, c.Topic)
@@ -203,7 +203,7 @@ type subscriptionUpdateCmd struct {
 	Unset []string `help:"Reset a setting to its default, by its name in the API, such as maxEventsPerBatch or retryPolicy.maxDeliveryAttempts." placeholder:"PROPERTY"`
 }
 
-func (c *subscriptionUpdateCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *subscriptionUpdateCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	settings, err := c.Settings(std.In)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func (c *subscriptionUpdateCmd) Run(ctx context.Context, std terminal.Streams) e
 	if len(settings) == 0 {
 		return terminal.Usagef("no setting to change: see postrider subscription update --help")
 	}
-	return c.awaited(ctx, std, http.MethodPatch, c.Path(), settings, c.Headers()...)
+	return c.awaited(ctx, std, client, http.MethodPatch, c.Path(), settings, c.Headers()...)
 }
 
 type subscriptionListCmd struct {
@@ -286,8 +286,8 @@ func subscriptionsOf(ctx context.Context, c *rest.Client, topic string) ([]rest.
 
 type subscriptionShowCmd struct{ oneSubscription }
 
-func (c *subscriptionShowCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.Show(ctx, std, c.Path(), printSubscription)
+func (c *subscriptionShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.Do(ctx, std, client, http.MethodGet, c.Path(), nil, printSubscription)
 }
 
 type subscriptionDeleteCmd struct {
@@ -295,15 +295,16 @@ type subscriptionDeleteCmd struct {
 	deleteFlags
 }
 
-func (c *subscriptionDeleteCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *subscriptionDeleteCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	question := func() (string, error) {
 		filter := rest.Object{"topic": c.Topic, "subscription": c.Subscription, "state": "pending"}
-		pending, err := c.Count(ctx, "/v1/deliveries", filter, "pending delivery")
+		pending, err := client.Count(ctx, "/v1/deliveries", filter, "pending delivery")
 		return fmt.Sprintf("Delete event subscription %s of topic %s? Its settings are lost, and %s will be canceled.",
 			c.Subscription, c.Topic, pending), err
 	}
-	return c.delete(ctx, std, c.Flags, c.Path(), question,
-		fmt.Sprintf("Event subscription %s of topic %s", c.Subscription, c.Topic), "topic", c.Topic, "name", c.Subscription)
+	return c.delete(ctx, std, client, c.Flags, c.Path(), question,
+		fmt.Sprintf("Event subscription %s of topic %s was deleted.", c.Subscription, c.Topic),
+		rest.Object{"topic": c.Topic, "name": c.Subscription})
 }
 
 // deleteFlags are the flags of verbs that delete one object.
@@ -312,13 +313,13 @@ type deleteFlags struct {
 	terminal.ConfirmFlag
 }
 
-// delete deletes the object at the path after a confirmation. names are members of the object and their values.
+// delete is rest.Flags.Delete after a confirmation.
 func (d *deleteFlags) delete(
-	ctx context.Context, std terminal.Streams, f rest.Flags, path string, question func() (string, error), thing string,
-	names ...string,
+	ctx context.Context, std terminal.Streams, client *rest.Client, f rest.Flags, path string,
+	question func() (string, error), done string, names rest.Object,
 ) error {
 	err := d.Confirm(std, func() (string, error) {
-		if err := f.Call(ctx, http.MethodGet, path, nil, nil); err != nil {
+		if err := client.Call(ctx, http.MethodGet, path, nil, nil); err != nil {
 			return "", err
 		}
 		return question()
@@ -326,10 +327,7 @@ func (d *deleteFlags) delete(
 	if err != nil {
 		return err
 	}
-	if err := f.Call(ctx, http.MethodDelete, path, nil, nil, d.Headers()...); err != nil {
-		return err
-	}
-	return f.Done(std.Out, terminal.Deleted(names...), "%s was deleted.", thing)
+	return f.Delete(ctx, std, client, path, done, names, d.Headers()...)
 }
 
 func printSubscription(w io.Writer, s rest.Object) {
@@ -367,25 +365,20 @@ func printSettings(w io.Writer, table []spec.Setting, o rest.Object) {
 	}
 }
 
-// post calls one of the actions of an event subscription.
-func (c *oneSubscription) post(ctx context.Context, action string, body, into any) error {
-	return c.Call(ctx, http.MethodPost, c.Path()+"/"+action, body, into)
-}
-
 type validateCmd struct{ oneSubscription }
 
-func (c *validateCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.awaited(ctx, std, http.MethodPost, c.Path()+"/validate", nil)
+func (c *validateCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.awaited(ctx, std, client, http.MethodPost, c.Path()+"/validate", nil)
 }
 
 type revealCmd struct{ oneSubscription }
 
-func (c *revealCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *revealCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	var endpoint, headers rest.Object
-	if err := c.post(ctx, "getFullUrl", nil, &endpoint); err != nil {
+	if err := client.Call(ctx, http.MethodPost, c.Path()+"/getFullUrl", nil, &endpoint); err != nil {
 		return err
 	}
-	if err := c.post(ctx, "getDeliveryAttributes", nil, &headers); err != nil {
+	if err := client.Call(ctx, http.MethodPost, c.Path()+"/getDeliveryAttributes", nil, &headers); err != nil {
 		return err
 	}
 	shown := rest.Object{"endpointUrl": endpoint["endpointUrl"], "deliveryAttributeMappings": headers["value"]}
@@ -408,7 +401,9 @@ type testedFlags struct {
 }
 
 // run tests the filter in a file, or the stored filter of the path, and prints the result for each event.
-func (f *testedFlags) run(ctx context.Context, std terminal.Streams, server rest.Flags, path, filterFile string) error {
+func (f *testedFlags) run(
+	ctx context.Context, std terminal.Streams, client *rest.Client, out rest.Flags, path, filterFile string,
+) error {
 	if f.Last != nil && (*f.Last < 1 || *f.Last > v1.MaxTestedEvents) {
 		return terminal.Usagef("--last %d: must be 1 to %d", *f.Last, v1.MaxTestedEvents)
 	}
@@ -430,10 +425,10 @@ func (f *testedFlags) run(ctx context.Context, std terminal.Streams, server rest
 		test[name] = json.RawMessage(text)
 	}
 	var tested v1.FilterResults
-	if err := server.Call(ctx, http.MethodPost, path+"/testFilter", test, &tested); err != nil {
+	if err := client.Call(ctx, http.MethodPost, path+"/testFilter", test, &tested); err != nil {
 		return err
 	}
-	return server.Print(std.Out, tested, func(w io.Writer) {
+	return out.Print(std.Out, tested, func(w io.Writer) {
 		fmt.Fprintln(w, "EVENT ID\tTYPE\tSUBJECT\tMATCHED\tCLAUSE\tWHY NOT")
 		matched := 0
 		for _, result := range tested.Value {
@@ -461,12 +456,12 @@ type testFilterCmd struct {
 	Filter string `help:"Test the filter in this file instead of the stored one, JSON as the filter of an event subscription; - reads it from standard input." placeholder:"FILE"`
 }
 
-func (c *testFilterCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *testFilterCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	path := c.Path()
 	if c.Filter != "" { // only the topic's operation accepts a filter
 		path = rest.TopicURL(c.Topic)
 	}
-	return c.run(ctx, std, c.Flags, path, c.Filter)
+	return c.run(ctx, std, client, c.Flags, path, c.Filter)
 }
 
 type topicTestFilterCmd struct {
@@ -475,6 +470,6 @@ type topicTestFilterCmd struct {
 	Filter string `required:"" help:"File with the filter, JSON as the filter of an event subscription; - reads it from standard input." placeholder:"FILE"`
 }
 
-func (c *topicTestFilterCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.run(ctx, std, c.Flags, rest.TopicURL(c.Topic), c.Filter)
+func (c *topicTestFilterCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.run(ctx, std, client, c.Flags, rest.TopicURL(c.Topic), c.Filter)
 }

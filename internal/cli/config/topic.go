@@ -56,7 +56,7 @@ Examples:
     --input-mapping-default-values subject=machines`
 }
 
-func (c *topicCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *topicCreateCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	settings, err := c.Settings(std.In)
 	if err != nil {
 		return err
@@ -67,11 +67,7 @@ func (c *topicCreateCmd) Run(ctx context.Context, std terminal.Streams) error {
 	if err := addMapping(settings, "--input-mapping-default-values", "defaultValue", c.InputMappingDefaults); err != nil {
 		return err
 	}
-	var topic rest.Object
-	if err := c.Call(ctx, http.MethodPut, rest.TopicURL(c.Topic), settings, &topic, c.Headers()...); err != nil {
-		return err
-	}
-	return c.Print(std.Out, topic, func(w io.Writer) { printTopic(w, topic) })
+	return c.Do(ctx, std, client, http.MethodPut, rest.TopicURL(c.Topic), settings, printTopic, c.Headers()...)
 }
 
 // addMapping adds pairs of a property and its member or default value to the input mapping.
@@ -95,8 +91,8 @@ func printTopic(w io.Writer, topic rest.Object) {
 
 type topicShowCmd struct{ oneTopic }
 
-func (c *topicShowCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.Show(ctx, std, rest.TopicURL(c.Topic), printTopic)
+func (c *topicShowCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.Do(ctx, std, client, http.MethodGet, rest.TopicURL(c.Topic), nil, printTopic)
 }
 
 type topicKeysCmd struct {
@@ -104,16 +100,14 @@ type topicKeysCmd struct {
 	Renew string `help:"Replace this key; publishers that still use it are rejected." enum:",key1,key2" default:"" placeholder:"KEY1|KEY2"`
 }
 
-func (c *topicKeysCmd) Run(ctx context.Context, std terminal.Streams) error {
+func (c *topicKeysCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	path, body := rest.TopicURL(c.Topic)+"/listKeys", any(nil)
 	if c.Renew != "" {
 		path, body = rest.TopicURL(c.Topic)+"/regenerateKey", rest.Object{"keyName": c.Renew}
 	}
-	var keys rest.Object
-	if err := c.Call(ctx, http.MethodPost, path, body, &keys); err != nil {
-		return err
-	}
-	return c.Print(std.Out, keys, func(w io.Writer) { rest.PrintLines(w, keys, "key1 key1", "key2 key2") })
+	return c.Do(ctx, std, client, http.MethodPost, path, body, func(w io.Writer, keys rest.Object) {
+		rest.PrintLines(w, keys, "key1 key1", "key2 key2")
+	})
 }
 
 type topicDeleteCmd struct {
@@ -121,8 +115,8 @@ type topicDeleteCmd struct {
 	deleteFlags
 }
 
-func (c *topicDeleteCmd) Run(ctx context.Context, std terminal.Streams) error {
-	return c.delete(ctx, std, c.Flags, rest.TopicURL(c.Topic), func() (string, error) {
+func (c *topicDeleteCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+	return c.delete(ctx, std, client, c.Flags, rest.TopicURL(c.Topic), func() (string, error) {
 		return fmt.Sprintf("Delete topic %s? Its settings and access keys are lost for good.", c.Topic), nil
-	}, "Topic "+c.Topic, "name", c.Topic)
+	}, "Topic "+c.Topic+" was deleted.", rest.Object{"name": c.Topic})
 }

@@ -116,26 +116,13 @@ func PrintColumns(w io.Writer, columns []Column, list []Object) {
 	}
 }
 
-// Call makes one request to the server of the flags.
-func (f Flags) Call(ctx context.Context, method, path string, body, into any, headers ...string) error {
-	client, err := f.Client()
-	if err != nil {
-		return err
-	}
-	return client.Call(ctx, method, path, body, into, headers...)
-}
-
 // NoServer reports whether no server was named and none runs on this machine.
 func (f Flags) NoServer(err error) bool {
 	return err != nil && f.URL == "" && ErrorOf(err).Status == 0
 }
 
 // All prints a whole list.
-func (f Flags) All(ctx context.Context, std terminal.Streams, path string, columns []Column) error {
-	client, err := f.Client()
-	if err != nil {
-		return err
-	}
+func (f Flags) All(ctx context.Context, std terminal.Streams, client *Client, path string, columns []Column) error {
 	list, err := client.All(ctx, path)
 	if err != nil {
 		return err
@@ -143,21 +130,35 @@ func (f Flags) All(ctx context.Context, std terminal.Streams, path string, colum
 	return f.Print(std.Out, list, func(w io.Writer) { PrintColumns(w, columns, list) })
 }
 
-// Show prints one object.
-func (f Flags) Show(ctx context.Context, std terminal.Streams, path string, table func(io.Writer, Object)) error {
-	var shown Object
-	if err := f.Call(ctx, http.MethodGet, path, nil, &shown); err != nil {
+// Do makes one request and prints the object of the response.
+func (f Flags) Do(
+	ctx context.Context, std terminal.Streams, client *Client, method, path string, body any,
+	table func(io.Writer, Object), headers ...string,
+) error {
+	var o Object
+	if err := client.Call(ctx, method, path, body, &o, headers...); err != nil {
 		return err
 	}
-	return f.Print(std.Out, shown, func(w io.Writer) { table(w, shown) })
+	return f.Print(std.Out, o, func(w io.Writer) { table(w, o) })
+}
+
+// Delete deletes the object at a path and prints done, or the names of the object in JSON or YAML.
+func (f Flags) Delete(
+	ctx context.Context, std terminal.Streams, client *Client, path, done string, names Object, headers ...string,
+) error {
+	if err := client.Call(ctx, http.MethodDelete, path, nil, nil, headers...); err != nil {
+		return err
+	}
+	names["deleted"] = true
+	return f.Print(std.Out, names, func(w io.Writer) { fmt.Fprintln(w, done) })
 }
 
 // AllVerb is a verb that prints the whole list with rows of type T.
 type AllVerb[T any] struct{ Flags }
 
 // Run executes the verb.
-func (c *AllVerb[T]) Run(ctx context.Context, std terminal.Streams) error {
-	return c.All(ctx, std, ListURL[T](), ColumnsOf[T]())
+func (c *AllVerb[T]) Run(ctx context.Context, std terminal.Streams, client *Client) error {
+	return c.All(ctx, std, client, ListURL[T](), ColumnsOf[T]())
 }
 
 // ActVerb is a verb that posts its flags with the tag api to the object of its arguments. The action is named like the
@@ -168,25 +169,28 @@ type ActVerb[A interface{ Path() string }] struct {
 }
 
 // Run executes the verb.
-func (c *ActVerb[A]) Run(ctx context.Context, std terminal.Streams, k *kong.Context) error {
-	var body any
-	if given := Given(&c.Argument); len(given) > 0 {
-		body = given
-	}
-	return Act(ctx, std, c.Flags, k, c.Argument.Path(), body)
+func (c *ActVerb[A]) Run(ctx context.Context, std terminal.Streams, client *Client, k *kong.Context) error {
+	return c.Act(ctx, std, client, k, c.Argument.Path(), Given(&c.Argument))
 }
 
-// Act does what an ActVerb does, for the object at a path and with a body.
-func Act(ctx context.Context, std terminal.Streams, f Flags, k *kong.Context, path string, body any) error {
-	var now Object
-	if err := f.Call(ctx, http.MethodPost, ActionURL(path, k), body, &now); err != nil {
-		return err
+// Act does what an ActVerb does, for the object at a path and with a body, unless that is empty.
+func (f Flags) Act(
+	ctx context.Context, std terminal.Streams, client *Client, k *kong.Context, path string, given Object,
+) error {
+	var body any
+	if len(given) > 0 {
+		body = given
 	}
-	values := arguments(k)
-	done := expand(k.Selected().Tag.Get("done"), func(name string) string {
-		return cmp.Or(values[name], TextAt(now, name))
+	values := map[string]string{}
+	for _, argument := range k.Selected().Positional {
+		values[argument.Name] = fmt.Sprint(argument.Target.Interface())
+	}
+	return f.Do(ctx, std, client, http.MethodPost, ActionURL(path, k), body, func(w io.Writer, now Object) {
+		fmt.Fprintln(w, nameInBraces.ReplaceAllStringFunc(k.Selected().Tag.Get("done"), func(name string) string {
+			name = strings.Trim(name, "{}")
+			return cmp.Or(values[name], TextAt(now, name))
+		}))
 	})
-	return f.Print(std.Out, now, func(w io.Writer) { fmt.Fprintln(w, done) })
 }
 
 // ActionURL is the path of the action of a verb on the object or the list at a path: retry-now is retryNow.
@@ -198,20 +202,8 @@ func ActionURL(path string, k *kong.Context) string {
 	return path + "/" + strings.Join(words, "")
 }
 
-func arguments(k *kong.Context) map[string]string {
-	values := map[string]string{}
-	for _, argument := range k.Selected().Positional {
-		values[argument.Name] = fmt.Sprint(argument.Target.Interface())
-	}
-	return values
-}
-
+// nameInBraces matches what a tag done names.
 var nameInBraces = regexp.MustCompile(`\{[\w-]+\}`)
-
-// expand replaces each {name} in a text.
-func expand(text string, value func(name string) string) string {
-	return nameInBraces.ReplaceAllStringFunc(text, func(name string) string { return value(name[1 : len(name)-1]) })
-}
 
 // Filter is Given for flags that can have --from and --until. The first must be before the second.
 func Filter(flags any) (Object, error) {
@@ -268,13 +260,9 @@ func Given(flags any) Object {
 }
 
 // Count counts the objects of a list up to 100: "3 pending deliveries", "more than 100 pending deliveries".
-func (f Flags) Count(ctx context.Context, path string, filter Object, thing string) (string, error) {
+func (c *Client) Count(ctx context.Context, path string, filter Object, thing string) (string, error) {
 	const most = 100
-	client, err := f.Client()
-	if err != nil {
-		return "", err
-	}
-	list, err := client.First(ctx, path, filter, most+1)
+	list, err := c.First(ctx, path, filter, most+1)
 	if err != nil {
 		return "", err
 	}
