@@ -14,6 +14,7 @@ import (
 	"postrider/internal/cli/config"
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
+	v1 "postrider/server/v1"
 )
 
 const maxDevFile = 16 << 20 // bytes, as for apply
@@ -61,12 +62,10 @@ func (d *dev) applyFiles(ctx context.Context) error {
 		for _, note := range file.Notes {
 			fmt.Fprintln(d.stderr, "not supported:", terminal.PlainLines(note))
 		}
-		changes, err := file.Apply(ctx, client, d.ready.TopicKey)
-		if err != nil {
+		if err := file.Apply(ctx, client, d.ready.TopicKey, func(ch v1.ConfigurationChange) {
+			d.row("Applied", terminal.OneLine(ch.Title()))
+		}); err != nil {
 			return err
-		}
-		for i := range changes {
-			d.row("Applied", terminal.OneLine(changes[i].Title()))
 		}
 		for topic, declared := range file.Keys() {
 			if err := d.setKeys(ctx, topic, catalog.AccessKeys(declared)); err != nil {

@@ -26,8 +26,7 @@ import (
 )
 
 type deadletterImportCmd struct {
-	rest.ServerFlags
-	terminal.OutputFlag
+	rest.Flags
 	Sources      []string `arg:"" name:"source" help:"Files, directories, the URL of an Azure container, or - for standard input."`
 	Topic        string   `required:"" predictor:"topic" help:"Topic that gets the dead letters." placeholder:"NAME"`
 	Subscription string   `help:"Event subscription that gets all dead letters (default: the one that the path names)." placeholder:"NAME"`
@@ -396,7 +395,7 @@ var rejectedPlace = regexp.MustCompile(`^deadLetters\[(\d+)\](?:\.deadLetter\b)?
 // rejections are the reasons for which the server rejected some of n dead letters, by their place in the request.
 func rejections(err error, n int) map[int]string {
 	response, reasons := rest.ErrorOf(err), map[int]string{}
-	for _, d := range response.Details() {
+	for _, d := range response.Body.Details {
 		if place := rejectedPlace.FindStringSubmatch(d.Message); place != nil {
 			at, _ := strconv.Atoi(place[1])
 			if _, has := reasons[at]; !has && at < n {
@@ -406,7 +405,7 @@ func rejections(err error, n int) map[int]string {
 	}
 	tooLarge := response.Status == http.StatusRequestEntityTooLarge
 	if len(reasons) == 0 && n == 1 && (tooLarge || response.Status == http.StatusBadRequest) {
-		reasons[0] = response.Message
+		reasons[0] = response.Body.Message
 	}
 	return reasons
 }

@@ -17,6 +17,7 @@ import (
 
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
+	"postrider/server/api"
 )
 
 // A request without a response, or with a retryable one, is repeated unchanged.
@@ -62,12 +63,15 @@ func TestPublishReportsAnUnknownResult(t *testing.T) {
 		http.StatusBadRequest: "event 7 was not accepted: ", http.StatusTooManyRequests: "event 7 was not accepted: ",
 		http.StatusServiceUnavailable: "it is unknown whether event 7 was accepted: ",
 	} {
-		require.ErrorContains(t, &rejectedEventsError{7, 7, &rest.Error{Status: status, Message: "no"}}, says)
+		cause := &rest.Error{Status: status, Body: api.Error{Message: "no"}}
+		require.ErrorContains(t, &rejectedEventsError{7, 7, cause}, says)
 	}
 	require.ErrorContains(t, &rejectedEventsError{7, 9, io.ErrUnexpectedEOF},
 		"it is unknown whether events 7 to 9 were accepted: ")
 	require.ErrorContains(t,
-		&rejectedEventsError{7, 9, &rest.Error{Status: http.StatusBadRequest, Message: "events[2].type: is required"}},
+		&rejectedEventsError{7, 9, &rest.Error{
+			Status: http.StatusBadRequest, Body: api.Error{Message: "events[2].type: is required"},
+		}},
 		"event 9.type: is required")
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"postrider/internal/cli/rest"
 	"postrider/internal/terminal"
-	"postrider/server/api"
 	v1 "postrider/server/v1"
 )
 
@@ -74,23 +73,13 @@ func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.C
 	if c.Prune {
 		prune = terminal.Either(file.azure, "subscriptions", "all") // such a list names no other objects
 	}
-	path := rest.QueryURL("/v1/apply", rest.Object{"prune": prune, "dryRun": true})
-	var plan v1.ConfigurationChanges
-	err = terminal.Await(std.Err, "the file is compared", func() error {
-		return client.Call(ctx, http.MethodPost, path, file.objects, &plan)
-	})
+	plan, todo, err := file.compare(ctx, std.Err, client, prune)
 	if err != nil {
 		return err
 	}
 	show := func(w io.Writer) { showChanges(w, plan.Changes) }
 	if err := (terminal.OutputFlag{Output: c.Output}).Print(std.Out, plan.Changes, show); err != nil {
 		return err
-	}
-	todo := 0
-	for i := range plan.Changes {
-		if plan.Changes[i].Change != "none" {
-			todo++
-		}
 	}
 	switch {
 	case c.DryRun && todo > 0:
@@ -102,20 +91,57 @@ func (c *ApplyCmd) Run(ctx context.Context, std terminal.Streams, client *rest.C
 		return err
 	}
 	out := terminal.Either(c.Output == "table", std.Out, std.Err) // standard output has only the list of changes
-	path = rest.QueryURL("/v1/apply", rest.Object{"prune": prune})
+	verbs := map[string]string{"create": "created", "update": "changed", "delete": "deleted"}
+	return file.apply(ctx, std.Err, client, prune, plan.ETag, todo, func(ch v1.ConfigurationChange) {
+		fmt.Fprintf(out, "%s %s\n", verbs[ch.Change], terminal.OneLine(ch.Title()))
+	})
+}
+
+// compare returns what would change, and the number of changes. prune chooses what is deleted, as in the REST API.
+func (f *applyFile) compare(
+	ctx context.Context, stderr io.Writer, client *rest.Client, prune string,
+) (plan v1.ConfigurationChanges, todo int, err error) {
+	path := rest.QueryURL("/v1/apply", rest.Object{"prune": prune, "dryRun": true})
+	err = terminal.Await(stderr, "the file is compared", func() error {
+		return client.Call(ctx, http.MethodPost, path, f.objects, &plan)
+	})
+	for i := range plan.Changes {
+		if plan.Changes[i].Change != "none" {
+			todo++
+		}
+	}
+	return plan, todo, err
+}
+
+// apply makes the changes that were compared, unless another client has changed the configuration since, and calls made
+// for each.
+func (f *applyFile) apply(
+	ctx context.Context, stderr io.Writer, client *rest.Client, prune, etag string, todo int,
+	made func(v1.ConfigurationChange),
+) error {
+	path := rest.QueryURL("/v1/apply", rest.Object{"prune": prune})
 	for done := 0; done < todo; { // a request ends after some time
-		etag := plan.ETag
-		plan = v1.ConfigurationChanges{}
-		err := terminal.Await(std.Err, fmt.Sprintf("change %d of %d is applied", done+1, todo), func() error {
-			return client.Call(ctx, http.MethodPost, path, file.objects, &plan, "If-Match", etag)
+		before, plan := done, v1.ConfigurationChanges{}
+		err := terminal.Await(stderr, fmt.Sprintf("change %d of %d is applied", done+1, todo), func() error {
+			return client.Call(ctx, http.MethodPost, path, f.objects, &plan, "If-Match", etag)
 		})
-		if err == nil {
-			done, err = showApplied(out, &plan, done)
+		for _, ch := range plan.Changes {
+			switch {
+			case ch.Applied:
+				done++
+				made(ch)
+			case ch.Change != "none" && plan.Error != nil && err == nil:
+				err = fmt.Errorf("%s was rejected: %w", ch.Title(), &rest.Error{Body: *plan.Error})
+			}
+		}
+		if err == nil && done == before {
+			err = errors.New("the server has changed nothing")
 		}
 		if err != nil {
 			return fmt.Errorf("%d of %s applied; %w\nfix this and apply the file again", done,
 				terminal.Plural(todo, "change"), err)
 		}
+		etag = plan.ETag
 	}
 	return nil
 }
@@ -141,37 +167,6 @@ func showChanges(w io.Writer, changes []v1.ConfigurationChange) {
 	}
 	fmt.Fprintf(w, "(%d to create, %d to change, %d to delete, %d unchanged)\n", counts["create"], counts["update"],
 		counts["delete"], counts["none"])
-}
-
-// showApplied prints what a request has changed after done changes. It returns the new count, and the error of the
-// rejected change.
-func showApplied(w io.Writer, plan *v1.ConfigurationChanges, before int) (done int, err error) {
-	done = before
-	verbs := map[string]string{"create": "created", "update": "changed", "delete": "deleted"}
-	for i := range plan.Changes {
-		switch ch := &plan.Changes[i]; {
-		case ch.Applied:
-			done++
-			fmt.Fprintf(w, "%s %s\n", verbs[ch.Change], terminal.OneLine(ch.Title()))
-		case ch.Change != "none" && plan.Error != nil:
-			return done, fmt.Errorf("%s was rejected: %w", ch.Title(), rejection(plan.Error))
-		}
-	}
-	if done == before {
-		return done, errors.New("the server has changed nothing")
-	}
-	return done, nil
-}
-
-// rejection is the error of a rejected change, with all mistakes.
-func rejection(e *api.Error) error {
-	text := e.Message
-	for _, d := range e.Details {
-		if d.Message != e.Message {
-			text += "\n  " + d.Message
-		}
-	}
-	return errors.New(text)
 }
 
 func (c *ApplyCmd) confirm(std terminal.Streams, todo int) error {

@@ -17,14 +17,14 @@ import (
 // armReader reads the topics and event subscriptions of an Azure Resource Manager template. Source: Microsoft,
 // Understand the structure and syntax of ARM templates, 2025.
 type armReader struct {
-	topics, subs []rest.Object // subs are as in a list of the Azure CLI
-	notes        []string
+	*applyFile
+	subs []rest.Object // as in a list of the Azure CLI
 }
 
 // fromTemplate adds the topics and event subscriptions of a template, which `az bicep build` prints, or of the state or
 // plan that `terraform show -json` prints. It returns false if the document is neither.
 func (f *applyFile) fromTemplate(o rest.Object) bool {
-	a := &armReader{}
+	a := &armReader{applyFile: f}
 	state := rest.PresentAt(o, "planned_values.root_module")
 	if state == nil {
 		state = rest.PresentAt(o, "values.root_module")
@@ -36,16 +36,8 @@ func (f *applyFile) fromTemplate(o rest.Object) bool {
 	} else {
 		return false
 	}
-	f.notes = append(f.notes, a.notes...)
-	for _, t := range a.topics {
-		f.add("topics", t)
-	}
 	f.fromAzure(a.subs)
 	return true
-}
-
-func (a *armReader) note(at, format string, args ...any) {
-	a.notes = append(a.notes, at+": "+fmt.Sprintf(format, args...))
 }
 
 // module reads the azapi_resource entries of a module of Terraform and of its child modules.
@@ -137,7 +129,7 @@ func (a *armReader) resource(r rest.Object, within, parent, at string, s *armSco
 		if t["name"] = last; strings.Contains(lower, "/namespaces/") {
 			t["kind"] = "namespace"
 		}
-		a.topics = append(a.topics, t)
+		a.add("topics", t)
 	case !strings.HasSuffix(lower, "/namespaces") && !strings.HasSuffix(lower, "/domains"):
 		a.note(at, "resources of type %s are not supported", terminal.Cell(kind))
 	}
@@ -219,7 +211,7 @@ func (s *armScope) literal(value any) (any, error) {
 	if text, ok := value.(string); ok {
 		return s.text(text)
 	}
-	a := &armReader{}
+	a := &armReader{applyFile: &applyFile{}}
 	found := a.resolved(s, value, "", s.ids)
 	if len(a.notes) > 0 {
 		return nil, errors.New("its value has other expressions")

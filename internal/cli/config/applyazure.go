@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -57,13 +56,12 @@ func flattened(value any) rest.Object {
 
 // azureReader converts one event subscription and notes what postrider does not support.
 type azureReader struct {
-	title string
-	name  string // as flags have it
-	notes []string
+	file *applyFile
+	name string // as flags have it
 }
 
 func (a *azureReader) note(format string, args ...any) {
-	a.notes = append(a.notes, a.title+": "+fmt.Sprintf(format, args...))
+	a.file.note("event subscription "+a.name, format, args...)
 }
 
 // fromAzure adds the event subscriptions of a list and their topics, unless the file declares these. A new topic has
@@ -75,9 +73,8 @@ func (f *applyFile) fromAzure(list []rest.Object) {
 		topics[textOf(o["name"])] = o
 	}
 	for _, o := range list {
-		a := &azureReader{title: "event subscription " + terminal.Cell(o["name"]), name: terminal.Cell(o["name"])}
-		settings := a.subscription(flattened(o), f)
-		f.notes = append(f.notes, a.notes...)
+		a := &azureReader{f, terminal.Cell(o["name"])}
+		settings := a.subscription(flattened(o))
 		if settings == nil {
 			continue
 		}
@@ -106,7 +103,8 @@ func ofNamespace(o rest.Object) bool {
 
 // subscription returns an event subscription in the form of the API, with its topic and name; nil if postrider does not
 // support it.
-func (a *azureReader) subscription(o rest.Object, f *applyFile) rest.Object {
+func (a *azureReader) subscription(o rest.Object) rest.Object {
+	f := a.file
 	settings := rest.Object{"topic": cmp.Or(f.topic, azureTopic(textOf(o["topic"]))), "name": textOf(o["name"])}
 	if settings["topic"] == "" {
 		a.note("omitted, because %s is not a topic of postrider; use --topic to name the topic of its events",
@@ -223,12 +221,22 @@ func (a *azureReader) webhook(d rest.Object) bool {
 	return true
 }
 
-// headers converts the custom headers of a destination.
+// headers converts the custom headers of a destination. Lists do not have the values of secret headers.
 func (a *azureReader) headers(d rest.Object) {
 	mappings, _ := d["deliveryAttributeMappings"].([]any)
 	var headers []any
 	for _, entry := range mappings {
-		headers = a.header(headers, flattened(entry))
+		m := flattened(entry)
+		if m["isSecret"] == true && (m["value"] == nil || m["value"] == "Hidden") {
+			a.note("omitted secret header %s, because the list does not have its value; set it afterwards",
+				terminal.Cell(m["name"]))
+			continue
+		}
+		properties := present(m, "value", "isSecret")
+		if m["type"] == "Dynamic" {
+			properties = present(m, "sourceField")
+		}
+		headers = append(headers, rest.Object{"name": m["name"], "type": m["type"], "properties": properties})
 	}
 	delete(d, "deliveryAttributeMappings")
 	if headers != nil {
@@ -245,20 +253,6 @@ func (a *azureReader) tlsVersion(given any) string {
 	a.note("minimumTlsVersionAllowed %s is not supported: the endpoint must offer TLS %s or later", terminal.Cell(given),
 		endpointconf.TLS12)
 	return ""
-}
-
-// header adds a custom header. Lists do not have the values of secret headers.
-func (a *azureReader) header(headers []any, m rest.Object) []any {
-	if m["isSecret"] == true && (m["value"] == nil || m["value"] == "Hidden") {
-		a.note("omitted secret header %s, because the list does not have its value; set it afterwards",
-			terminal.Cell(m["name"]))
-		return headers
-	}
-	properties := present(m, "value", "isSecret")
-	if m["type"] == "Dynamic" {
-		properties = present(m, "sourceField")
-	}
-	return append(headers, rest.Object{"name": m["name"], "type": m["type"], "properties": properties})
 }
 
 // present returns the named members that have a value.

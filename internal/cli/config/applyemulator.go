@@ -14,16 +14,13 @@ import (
 
 // emulatorReader reads the configuration of an emulator of Event Grid. Its names differ in letter case, which .NET's
 // configuration ignores.
-type emulatorReader struct {
-	file  *applyFile
-	notes []string
-}
+type emulatorReader struct{ *applyFile }
 
 // fromEmulator adds the topics of a configuration of AzureEventGridSimulator, which has a list of topics with
 // subscribers, or of Workleap's emulator, which has an object of topics with lists of URLs. It returns false if the
 // document is neither.
 func (f *applyFile) fromEmulator(o rest.Object) (bool, error) {
-	e := &emulatorReader{file: f}
+	e := emulatorReader{f}
 	var err error
 	switch topics := folded(o, "topics").(type) {
 	case rest.Object:
@@ -42,7 +39,6 @@ func (f *applyFile) fromEmulator(o rest.Object) (bool, error) {
 	default:
 		return false, nil
 	}
-	f.notes = append(f.notes, e.notes...)
 	return true, err
 }
 
@@ -69,12 +65,8 @@ func wrong(at string, value any, must string) error {
 		terminal.Cell(strings.TrimSpace(string(text))))
 }
 
-func (e *emulatorReader) note(at, format string, args ...any) {
-	e.notes = append(e.notes, at+": "+fmt.Sprintf(format, args...))
-}
-
 // others notes the members of an object that are not known.
-func (e *emulatorReader) others(at string, o rest.Object, known ...string) {
+func (e emulatorReader) others(at string, o rest.Object, known ...string) {
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		if o[name] != nil && !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
 			e.note(strings.TrimPrefix(at+"."+name, "."), "omitted")
@@ -82,7 +74,7 @@ func (e *emulatorReader) others(at string, o rest.Object, known ...string) {
 	}
 }
 
-func (e *emulatorReader) simulator(topics []any) error {
+func (e emulatorReader) simulator(topics []any) error {
 	for i, entry := range topics {
 		at := fmt.Sprintf("topics[%d]", i)
 		o, ok := entry.(rest.Object)
@@ -96,7 +88,7 @@ func (e *emulatorReader) simulator(topics []any) error {
 	return nil
 }
 
-func (e *emulatorReader) simulatorTopic(at string, o rest.Object) error {
+func (e emulatorReader) simulatorTopic(at string, o rest.Object) error {
 	name := folded(o, "name")
 	if textOf(name) == "" {
 		return wrong(at+".name", name, "the name of a topic")
@@ -153,7 +145,7 @@ func (e *emulatorReader) simulatorTopic(at string, o rest.Object) error {
 	if subs != nil {
 		topic["subscriptions"] = subs
 	}
-	e.file.add("topics", topic)
+	e.add("topics", topic)
 	return nil
 }
 
@@ -175,7 +167,7 @@ var simulated = map[string]map[string]destination.Type{
 var connectionMembers = []string{"connectionString", "namespace", "sharedAccessKeyName", "sharedAccessKey"}
 
 // subscribers are those of a topic: webhooks in a list in older files. It notes others.
-func (e *emulatorReader) subscribers(at string, given any) (list []placed, err error) {
+func (e emulatorReader) subscribers(at string, given any) (list []placed, err error) {
 	listed := func(at, kind string, value any) error {
 		entries, ok := value.([]any)
 		if !ok && value != nil {
@@ -205,7 +197,7 @@ func (e *emulatorReader) subscribers(at string, given any) (list []placed, err e
 
 // destination sets the destination of a subscriber, and its properties as headers. It returns false if postrider cannot
 // deliver to it.
-func (e *emulatorReader) destination(s placed, o, topic, sub rest.Object) (bool, error) {
+func (e emulatorReader) destination(s placed, o, topic, sub rest.Object) (bool, error) {
 	given := rest.Object{}
 	for _, member := range connectionMembers {
 		value := folded(o, member)
@@ -263,7 +255,7 @@ func (e *emulatorReader) destination(s placed, o, topic, sub rest.Object) (bool,
 }
 
 // subscriber returns an event subscription; nil if it is disabled, or postrider cannot deliver to it.
-func (e *emulatorReader) subscriber(s placed, topic rest.Object, output string) (rest.Object, error) {
+func (e emulatorReader) subscriber(s placed, topic rest.Object, output string) (rest.Object, error) {
 	at := s.at
 	o, ok := s.value.(rest.Object)
 	if !ok {
@@ -324,7 +316,7 @@ func (e *emulatorReader) subscriber(s placed, topic rest.Object, output string) 
 }
 
 // members are those members that postrider has, with its names. It notes the others.
-func (e *emulatorReader) members(at string, o rest.Object, names ...string) rest.Object {
+func (e emulatorReader) members(at string, o rest.Object, names ...string) rest.Object {
 	found := rest.Object{}
 	for _, name := range names {
 		if value := folded(o, name); value != nil {
@@ -360,7 +352,7 @@ func emulatorSchema(at string, o rest.Object, member string) (string, error) {
 
 // urls reads topics with lists of URLs. A topic with a consumer that pulls is one of a namespace: its clients publish
 // to it as to such a topic.
-func (e *emulatorReader) urls(topics rest.Object) error {
+func (e emulatorReader) urls(topics rest.Object) error {
 	for _, name := range slices.Sorted(maps.Keys(topics)) {
 		at := "Topics." + name
 		list, _ := topics[name].([]any)
@@ -385,7 +377,7 @@ func (e *emulatorReader) urls(topics rest.Object) error {
 			e.note(at, "its webhooks get CloudEvents only, because it is a topic of a namespace")
 		}
 		topic["subscriptions"] = subs
-		e.file.add("topics", topic)
+		e.add("topics", topic)
 	}
 	return nil
 }

@@ -137,6 +137,11 @@ func (f *applyFile) replaceEndpoints(list []rest.Object, topic string) {
 	}
 }
 
+// note adds a part of the file that postrider does not support.
+func (f *applyFile) note(at, format string, args ...any) {
+	f.notes = append(f.notes, at+": "+fmt.Sprintf(format, args...))
+}
+
 // add adds objects to a list.
 func (f *applyFile) add(list string, objects ...any) {
 	earlier, _ := f.objects[list].([]any)

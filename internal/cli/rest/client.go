@@ -169,22 +169,20 @@ func onThisMachine(server string) bool {
 
 // Error is an error response of the REST API.
 type Error struct {
-	Status  int
-	code    string // "" for a response that is not the API's
-	Message string
-	details []api.ErrorDetail
+	Status int
+	Body   api.Error // its Code is "" for a response that is not the API's
 }
 
 // Error returns the message and a line for each detail. If there are several, the API's message repeats the first.
 func (e *Error) Error() string {
-	text := e.Message
-	if len(e.details) == 1 && strings.HasPrefix(text, e.details[0].Message) {
+	text, details := e.Body.Message, e.Body.Details
+	if len(details) == 1 && strings.HasPrefix(text, details[0].Message) {
 		return text
 	}
-	if len(e.details) > 1 && text == e.details[0].Message {
-		text = fmt.Sprintf("the server found %d mistakes", len(e.details))
+	if len(details) > 1 && text == details[0].Message {
+		text = fmt.Sprintf("the server found %d mistakes", len(details))
 	}
-	for _, d := range e.details {
+	for _, d := range details {
 		detail := strings.TrimSpace(strings.TrimPrefix(d.Message, d.Target))
 		if d.Target != "" {
 			detail = d.Target + ": " + detail
@@ -196,9 +194,6 @@ func (e *Error) Error() string {
 
 // Usage reports whether the input of the verb is wrong: the API responded 400. See terminal.IsUsage.
 func (e *Error) Usage() bool { return e.Status == http.StatusBadRequest }
-
-// Details are the mistakes in the request; none if the response has no list of them.
-func (e *Error) Details() []api.ErrorDetail { return e.details }
 
 // ErrorOf returns the API's error response in an error; its Status is 0 without a response.
 func ErrorOf(err error) *Error {
@@ -212,12 +207,12 @@ func IsStatus(err error, status int) bool { return ErrorOf(err).Status == status
 
 // IsConflict reports whether the API responded 409 with this code.
 func IsConflict(err error, code api.ConflictCode) bool {
-	return IsStatus(err, http.StatusConflict) && ErrorOf(err).code == string(code)
+	return IsStatus(err, http.StatusConflict) && ErrorOf(err).Body.Code == string(code)
 }
 
 // IsInvalid reports whether the API rejected this member of the request.
 func IsInvalid(err error, target string) bool {
-	return slices.ContainsFunc(ErrorOf(err).details, func(d api.ErrorDetail) bool { return d.Target == target })
+	return slices.ContainsFunc(ErrorOf(err).Body.Details, func(d api.ErrorDetail) bool { return d.Target == target })
 }
 
 // maxResponse limits a response: a page of 1,000 event subscriptions with long filters is a tenth of it.
@@ -321,15 +316,13 @@ func (a *Response) Err() error {
 		return nil
 	}
 	var body api.ErrorResponse
-	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // net/http's text
-		return &Error{Status: a.status, Message: "the server requires TLS: use https:// in --url"}
-	}
 	if json.Unmarshal(a.body, &body) != nil || body.Error.Message == "" {
-		return &Error{
-			Status: a.status, Message: fmt.Sprintf("the server responded %d %s", a.status, http.StatusText(a.status)),
-		}
+		body.Error = api.Error{Message: fmt.Sprintf("the server responded %d %s", a.status, http.StatusText(a.status))}
 	}
-	return &Error{a.status, body.Error.Code, body.Error.Message, body.Error.Details}
+	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // net/http's text
+		body.Error.Message = "the server requires TLS: use https:// in --url"
+	}
+	return &Error{a.status, body.Error}
 }
 
 // Object is a JSON object of the API. Members that only a newer server has are printed, too.
