@@ -85,8 +85,31 @@ func (c *chosenFlags) filter(stdin io.Reader) (rest.Object, error) {
 	return nil, c.checkRate()
 }
 
-// orAgain is how redeliveries and repairs take dead letters that are not open.
-const orAgain = "--again, or --state redelivered or resolved"
+// targetFlags name the destination of redeliveries and repairs.
+type targetFlags struct {
+	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
+	ToTopic        string `help:"Topic of --to-subscription (default: that of the dead letter, or the filter's)." placeholder:"NAME"`
+	Again          bool   `help:"Also those that were redelivered before."`
+}
+
+// settings are those of a request.
+func (f *targetFlags) settings() (rest.Object, error) {
+	if f.ToTopic != "" && f.ToSubscription == "" {
+		return nil, terminal.Usagef("--to-topic requires --to-subscription")
+	}
+	settings := rest.Object{"again": f.Again}
+	rest.SetText(settings, "subscription", f.ToSubscription)
+	rest.SetText(settings, "topic", f.ToTopic)
+	return settings, nil
+}
+
+// again makes the filter of a redelivery or repair one of dead letters in any state, if --again is set.
+func (f *deadLetterFlags) again(filter rest.Object, target *targetFlags) error {
+	if target.Again && f.State == nil {
+		delete(filter, "state")
+	}
+	return f.rejectAllStates(target.Again, "--again, or --state redelivered or resolved")
+}
 
 // rejectAllStates rejects --state all for an operation that would take the open dead letters only, unless again. others
 // is what to use instead.
@@ -122,9 +145,7 @@ func (c *chosenFlags) eachOf(std terminal.Streams, do func(at string) (string, e
 
 type deadletterRedeliverCmd struct {
 	chosenFlags
-	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
-	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's, or --topic)." placeholder:"NAME"`
-	Again          bool   `help:"Also redeliver those redelivered before."`
+	targetFlags
 }
 
 // Help is shown by deadletter redeliver --help.
@@ -141,22 +162,17 @@ Examples:
 }
 
 func (c *deadletterRedeliverCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	if err := c.rejectAllStates(c.Again, orAgain); err != nil {
-		return err
-	}
 	filter, err := c.filter(std.In)
+	if err == nil {
+		err = c.again(filter, &c.targetFlags)
+	}
 	if err != nil {
 		return err
 	}
-	if c.Again && c.State == nil {
-		delete(filter, "state")
+	settings, err := c.settings()
+	if err != nil {
+		return err
 	}
-	if c.ToTopic != "" && c.ToSubscription == "" {
-		return terminal.Usagef("--to-topic requires --to-subscription")
-	}
-	settings := rest.Object{"again": c.Again}
-	rest.SetText(settings, "subscription", c.ToSubscription)
-	rest.SetText(settings, "topic", c.ToTopic)
 	if filter != nil {
 		return c.inBulk(ctx, std, client, "/v1/deadLetters/redeliver", filter, settings, "dead letter")
 	}

@@ -139,6 +139,7 @@ func TestQueryVerbs(t *testing.T) {
 	require.Equal(t, "n  t\n3  =1\n(1 row)\n", run("run", "sum", "--arg", "1=1", "--arg", "2=2"))
 	require.Contains(t, run("run", "sum", "--arg", "1=1", "--arg", "2=2", "--plan"), "cost=")
 	require.Equal(t, "n\n5\n", run("run", "--sql", "select $1::int as n", "--arg", "1=5", "-o", "csv"))
+	require.Equal(t, "c\na [31m\n", run("run", "--sql", `select e'a\x1b[31m' as c`, "-o", "csv"), "no control characters")
 	list := run("list")
 	require.Contains(t, list, "sum")
 	require.Contains(t, list, "dead-letters", "the documented questions are templates")

@@ -24,9 +24,9 @@ type manyFlags struct {
 
 // readIDs reads the ids of --ids-from.
 func readIDs[T any](stdin io.Reader, file string, parse func(string) (T, error)) (ids []T, err error) {
-	text, err := readInput(stdin, file)
+	text, err := terminal.ReadFileOrInput(stdin, file)
 	if err != nil {
-		return nil, fmt.Errorf("read the ids: %w", err)
+		return nil, err
 	}
 	for text := range strings.FieldsSeq(string(text)) {
 		id, err := parse(text)
@@ -43,13 +43,20 @@ func readIDs[T any](stdin io.Reader, file string, parse func(string) (T, error))
 
 // inBulk starts an operation on what a filter matches.
 func (f *manyFlags) inBulk(
-	ctx context.Context, std terminal.Streams, client *rest.Client, path string, filter, settings rest.Object, thing string,
+	ctx context.Context, std terminal.Streams, client *rest.Client, path string, filter, settings rest.Object,
+	thing string,
 ) error {
+	f.complete(filter, settings)
+	return f.start(ctx, std, client, path, settings, thing)
+}
+
+// complete adds the filter and the flags of a request.
+func (f *manyFlags) complete(filter, settings rest.Object) {
 	settings["filter"] = filter
 	if f.ExpectedCount != nil {
 		settings["expectedCount"] = *f.ExpectedCount
 	}
-	return f.start(ctx, std, client, path, settings, thing)
+	f.bulkFlags.complete(settings)
 }
 
 // count counts what the filter of an operation matches; atLeast: there may be more.
@@ -69,16 +76,21 @@ type bulkFlags struct {
 	NoWait bool `help:"Start the operation and print its id without waiting for its end."`
 }
 
-// start starts an operation and follows it; with --dry-run it counts the things instead.
-func (f *bulkFlags) start(
-	ctx context.Context, std terminal.Streams, client *rest.Client, path string, settings rest.Object, thing string,
-) error {
+// complete adds the flags of a request.
+func (f *bulkFlags) complete(settings rest.Object) {
 	if f.Rate > 0 {
 		settings["ratePerSecond"] = f.Rate
 	}
 	if f.DryRun {
 		settings["dryRun"] = true
 	}
+}
+
+// start starts an operation and follows it; with --dry-run it counts the things instead.
+func (f *bulkFlags) start(
+	ctx context.Context, std terminal.Streams, client *rest.Client, path string, settings rest.Object, thing string,
+) error {
+	f.complete(settings)
 	var response rest.Object
 	if err := client.Call(ctx, http.MethodPost, path, settings, &response); err != nil {
 		return err
@@ -134,7 +146,11 @@ func follow(
 	defer line.End()
 	for began := time.Now(); ; {
 		var o rest.Object
-		if err := client.Call(ctx, http.MethodGet, rest.ItemURL("/v1/operations", id), nil, &o); err != nil {
+		err := client.Call(ctx, http.MethodGet, rest.ItemURL("/v1/operations", id), nil, &o)
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("operation %s continues in the service; stop it with: postrider deadletter cancel %[1]s", id)
+		}
+		if err != nil {
 			return err
 		}
 		if noWait || o["state"] != running {
@@ -158,9 +174,7 @@ func follow(
 			fmt.Fprintln(std.Err,
 				"postrider: no progress yet; check that a node that delivers is running (serve --role all or worker)")
 		}
-		if pause(ctx, followInterval) != nil {
-			return fmt.Errorf("operation %s continues in the service; stop it with: postrider deadletter cancel %[1]s", id)
-		}
+		_ = pause(ctx, followInterval)
 	}
 }
 

@@ -48,9 +48,9 @@ type querySaveCmd struct {
 
 func (c *querySaveCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	if c.SQL == "" {
-		text, err := io.ReadAll(io.LimitReader(std.In, 1<<20))
+		text, err := terminal.ReadFileOrInput(std.In, "-")
 		if err != nil {
-			return fmt.Errorf("read the SQL: %w", err)
+			return err
 		}
 		c.SQL = string(text)
 	}
@@ -109,13 +109,15 @@ func (c *queryRunCmd) Run(ctx context.Context, std terminal.Streams, client *res
 	return nil
 }
 
+// printResult prints a result without control characters, which come from publishers.
 func printResult(stdout io.Writer, r *operations.QueryResult, form string) error {
 	if form == "table" {
 		return terminal.OutputFlag{}.Print(stdout, nil, func(w io.Writer) { printTable(w, r) })
 	}
-	out := sqlquery.NewCSV(stdout)
+	var text strings.Builder
+	out, plain := sqlquery.NewCSV(&text), terminal.PlainLines
 	if form == "json" {
-		out = sqlquery.NewJSON(plain{stdout})
+		out, plain = sqlquery.NewJSON(&text), terminal.EscapeControls
 	}
 	if err := out.Columns(r.Columns); err != nil {
 		return err
@@ -125,16 +127,11 @@ func printResult(stdout io.Writer, r *operations.QueryResult, form string) error
 			return err
 		}
 	}
-	return out.Close()
-}
-
-// plain is the standard output without control characters.
-type plain struct{ out io.Writer }
-
-// Write writes text.
-func (p plain) Write(text []byte) (int, error) {
-	_, err := io.WriteString(p.out, terminal.EscapeControls(string(text)))
-	return len(text), err
+	if err := out.Close(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(stdout, plain(text.String()))
+	return err
 }
 
 func printTable(w io.Writer, r *operations.QueryResult) {

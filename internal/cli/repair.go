@@ -22,33 +22,6 @@ import (
 	"postrider/internal/terminal"
 )
 
-// targetFlags name the destination of a repair.
-type targetFlags struct {
-	ToSubscription string `help:"Deliver to this event subscription instead of the original one." placeholder:"NAME"`
-	ToTopic        string `help:"Topic of --to-subscription (default: the dead letter's)." placeholder:"NAME"`
-	Again          bool   `help:"Also repair what was redelivered before."`
-}
-
-// settings are those of a request, without its last brace: text such as an event is added byte for byte.
-func (f *targetFlags) settings(more rest.Object) ([]byte, error) {
-	if f.ToTopic != "" && f.ToSubscription == "" {
-		return nil, terminal.Usagef("--to-topic requires --to-subscription")
-	}
-	more["again"] = f.Again
-	rest.SetText(more, "subscription", f.ToSubscription)
-	rest.SetText(more, "topic", f.ToTopic)
-	text, err := terminal.EncodePlainly(more)
-	return bytes.TrimSuffix(bytes.TrimSpace(text), []byte("}")), err
-}
-
-// readInput reads a file, or standard input for -.
-func readInput(stdin io.Reader, name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(stdin)
-	}
-	return os.ReadFile(filepath.Clean(name))
-}
-
 type deadletterEditCmd struct {
 	rest.Flags
 	terminal.ConfirmFlag
@@ -70,7 +43,11 @@ Examples:
 }
 
 func (c *deadletterEditCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	settings, err := c.settings(rest.Object{})
+	settings, err := c.settings()
+	if err != nil {
+		return err
+	}
+	text, err := terminal.EncodePlainly(settings)
 	if err != nil {
 		return err
 	}
@@ -91,8 +68,8 @@ func (c *deadletterEditCmd) Run(ctx context.Context, std terminal.Streams, clien
 			terminal.Time(*found.RedeliveredAt))
 	}
 	var sent rest.Object
-	send := func(edited []byte) error {
-		body := append(append(append(settings, `,"event":`...), edited...), '}')
+	send := func(edited []byte) error { // byte for byte
+		body := fmt.Appendf(nil, `%s,"event":%s}`, bytes.TrimSuffix(text, []byte("}")), edited)
 		return client.Call(ctx, http.MethodPost, at+"/redeliver", rest.Raw(body), &sent, "If-Match", found.ETag)
 	}
 	before := bytes.NewBuffer(found.Event)
@@ -117,9 +94,9 @@ func (c *deadletterEditCmd) Run(ctx context.Context, std terminal.Streams, clien
 
 // sendFile sends the event of --event.
 func (c *deadletterEditCmd) sendFile(std terminal.Streams, before []byte, send func([]byte) error) error {
-	edited, err := readInput(std.In, c.Event)
+	edited, err := terminal.ReadFileOrInput(std.In, c.Event)
 	if err != nil {
-		return fmt.Errorf("read the event: %w", err)
+		return err
 	}
 	edited = bytes.TrimSpace(edited)
 	if problem := jsonProblem(edited); problem != "" {
@@ -238,28 +215,30 @@ Examples:
 }
 
 func (c *deadletterPatchCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
-	if err := c.rejectAllStates(c.Again, orAgain); err != nil {
-		return err
-	}
 	filter, err := c.filter(std.In)
+	if err == nil {
+		err = c.again(filter, &c.targetFlags)
+	}
 	if err != nil {
 		return err
 	}
-	if c.Again && c.State == nil {
-		delete(filter, "state")
-	}
-	body, err := c.body(std.In, filter)
+	settings, err := c.settings()
 	if err != nil {
 		return err
 	}
-	var response rest.Object
-	if err := client.Call(ctx, http.MethodPost, "/v1/deadLetters/repair", rest.Raw(body), &response); err != nil {
+	patch, err := terminal.ReadFileOrInput(std.In, c.MergePatch)
+	if err != nil {
 		return err
 	}
+	if problem := jsonProblem(patch); problem != "" {
+		return fmt.Errorf("%s is no JSON: %s", c.MergePatch, problem)
+	}
+	settings["mergePatch"], settings["includeUnchanged"] = json.RawMessage(patch), c.IncludeUnchanged
 	if !c.DryRun {
-		return follow(ctx, std, client, response["operationId"], c.NoWait, c.OutputFlag)
+		return c.inBulk(ctx, std, client, "/v1/deadLetters/repair", filter, settings, "dead letter")
 	}
-	return c.Print(std.Out, response, func(w io.Writer) {
+	c.complete(filter, settings)
+	table := func(w io.Writer, response rest.Object) {
 		least := terminal.Either(response["atLeast"] == true, "At least ", "")
 		changed := terminal.Plural(integerAt(response, "changed"), "event")
 		fmt.Fprintf(w, "%s%s changed, %v unchanged.\n", least, changed, response["unchanged"])
@@ -278,27 +257,8 @@ func (c *deadletterPatchCmd) Run(ctx context.Context, std terminal.Streams, clie
 				printChange(w, rest.TextAt(change, "path"), compact(change, "before"), compact(change, "after"))
 			}
 		}
-	})
-}
-
-// body is the request, with the patch byte for byte.
-func (c *deadletterPatchCmd) body(stdin io.Reader, filter rest.Object) ([]byte, error) {
-	patch, err := readInput(stdin, c.MergePatch)
-	if err != nil {
-		return nil, fmt.Errorf("read the patch: %w", err)
 	}
-	if problem := jsonProblem(patch); problem != "" {
-		return nil, fmt.Errorf("%s is no JSON: %s", c.MergePatch, problem)
-	}
-	more := rest.Object{"filter": filter, "includeUnchanged": c.IncludeUnchanged, "dryRun": c.DryRun}
-	if c.Rate > 0 {
-		more["ratePerSecond"] = c.Rate
-	}
-	if c.ExpectedCount != nil {
-		more["expectedCount"] = *c.ExpectedCount
-	}
-	settings, err := c.settings(more)
-	return fmt.Appendf(settings, `,"mergePatch":%s}`, bytes.TrimSpace(patch)), err
+	return c.Do(ctx, std, client, http.MethodPost, "/v1/deadLetters/repair", settings, table)
 }
 
 // printChange prints one change of an event; "" is no value.
