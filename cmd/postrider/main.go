@@ -17,8 +17,6 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 
 	"postrider/internal/cli"
-	"postrider/internal/cli/config"
-	"postrider/internal/mcp"
 	"postrider/internal/terminal"
 	"postrider/internal/version"
 )
@@ -50,50 +48,22 @@ type verbs struct {
 	Keys    keysCmd    `cmd:"" group:"database" help:"Rotate the key that encrypts the secrets in the database."`
 	SQL     sqlCmd     `cmd:"" group:"database" name:"sql" help:"Run one read-only SQL statement and print its rows."`
 
-	Topic        config.TopicCmd        `cmd:"" group:"settings" help:"Create, list, show and delete topics, and show their access keys."`
-	Subscription config.SubscriptionCmd `cmd:"" group:"settings" help:"Create, change, list, show and delete event subscriptions; test them, and hold or release their deliveries."`
-	Policy       config.PolicyCmd       `cmd:"" group:"settings" help:"Show the retry policies, explain what they do, and create your own. The built-in ones need no database."`
-	Relay        cli.RelayCmd           `cmd:"" group:"settings" help:"List the event subscriptions of Azure that deliver into relay topics."`
-	Apply        config.ApplyCmd        `cmd:"" group:"settings" help:"Create and change topics, event subscriptions and retry policies as a file declares them, after showing what would change."`
+	cli.Verbs
 
-	Publish     cli.PublishCmd `cmd:"" group:"events" help:"Publish events from files, from standard input, or generated samples."`
-	Listen      cli.ListenCmd  `cmd:"" group:"events" help:"Receive events on this machine: print them, respond to them or forward them."`
-	Receive     cli.ReceiveCmd `cmd:"" group:"events" help:"Receive events of an event subscription with delivery mode Queue, and print them."`
-	Acknowledge cli.SettleCmd  `cmd:"" group:"events" help:"End deliveries of received events as delivered, by their lock tokens." example:"acknowledge orders ledger TOKEN"`
-	Release     cli.ReleaseCmd `cmd:"" group:"events" help:"Make received events available again, by their lock tokens." example:"release orders ledger TOKEN --delay 60"`
-	Reject      cli.SettleCmd  `cmd:"" group:"events" help:"End deliveries of received events as dead letters, by their lock tokens." example:"reject orders ledger TOKEN"`
-	Tail        cli.TailCmd    `cmd:"" group:"events" help:"Follow published events and delivery attempts as they happen." detail:"Published events (-->) and attempts (<--) are shown within about a second. If more than 200 of either happen in a second, the newest 200 are shown. Ctrl-C ends it." example:"tail; tail --topic orders --state pending,dead_lettered; tail --topic orders --subscription billing -o json"`
-
-	Delivery   cli.DeliveryCmd   `cmd:"" group:"deliveries" help:"List, show, cancel, retry or dead-letter deliveries."`
-	Event      cli.EventCmd      `cmd:"" group:"deliveries" help:"List, show and erase events."`
-	Batch      cli.BatchCmd      `cmd:"" group:"deliveries" help:"List and show batches."`
-	Problem    cli.ProblemCmd    `cmd:"" group:"deliveries" help:"List what fails: outcomes of failed attempts."`
-	Deadletter cli.DeadletterCmd `cmd:"" group:"deliveries" help:"List, redeliver, purge and export dead letters, one by one or in bulk."`
-	Operation  cli.OperationCmd  `cmd:"" group:"deliveries" help:"List and show bulk operations: redeliveries, purges and erasures."`
-	Query      cli.QueryCmd      `cmd:"" group:"deliveries" help:"List, save and run SQL queries on the server."`
-	MCP        mcp.Cmd           `cmd:"" group:"deliveries" name:"mcp" help:"Serve the tools of AI assistants over standard input and output (Model Context Protocol)."`
-
-	Whoami cli.WhoamiCmd `cmd:"" group:"access" help:"Show the server that verbs call, and who you are there." detail:"Shows the server, your name and role, and until when the key works." example:"whoami; whoami --url https://events.example.com -o json"`
-	Audit  cli.AuditCmd  `cmd:"" group:"access" help:"List the actions of users and programs."`
-	Apikey apikeyCmd     `cmd:"" group:"access" help:"Create, list and revoke API keys of programs."`
-	User   userCmd       `cmd:"" group:"access" help:"Add, list and change users of the dashboard."`
+	Apikey apikeyCmd `cmd:"" group:"access" help:"Create, list and revoke API keys of programs."`
+	User   userCmd   `cmd:"" group:"access" help:"Add, list and change users of the dashboard."`
 }
 
-// newVerbs has the flags of all settings.
-func newVerbs() *verbs {
-	return &verbs{
-		Topic: config.NewTopicCmd(), Subscription: config.NewSubscriptionCmd(), Listen: cli.NewListenCmd(),
-	}
-}
+func newVerbs() *verbs { return &verbs{Verbs: cli.NewVerbs()} }
 
 // grammar returns the verbs, or only the one that the arguments name: kong takes half of a start to build them all.
 func grammar(args []string) any {
 	all := reflect.ValueOf(newVerbs()).Elem()
 	version, _ := all.Type().FieldByName("ShowVersion")
-	for field, value := range all.Fields() {
-		if len(args) > 0 && strings.ToLower(field.Name) == args[0] {
+	for _, field := range reflect.VisibleFields(all.Type()) {
+		if len(args) > 0 && !field.Anonymous && strings.ToLower(field.Name) == args[0] {
 			one := reflect.New(reflect.StructOf([]reflect.StructField{field, version}))
-			one.Elem().Field(0).Set(value)
+			one.Elem().Field(0).Set(all.FieldByIndex(field.Index))
 			return one.Interface()
 		}
 	}

@@ -40,8 +40,8 @@ type ListenCmd struct {
 	config.TableFlags        // settings of the event subscription
 }
 
-// NewListenCmd returns the verb with flags for some settings of the event subscription.
-func NewListenCmd() (c ListenCmd) {
+// newListenCmd returns the verb with flags for some settings of the event subscription.
+func newListenCmd() (c ListenCmd) {
 	var table []spec.Setting
 	for _, name := range []string{
 		"filter.includedEventTypes", "filter.advancedFilters", "eventDeliverySchema", "retryPolicy.policy",
@@ -66,7 +66,7 @@ Examples:
 
 // Run executes listen until ctx ends.
 func (c *ListenCmd) Run(ctx context.Context, std terminal.Streams) error {
-	behavior, err := c.check(std.In)
+	settings, behavior, err := c.check(std.In)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (c *ListenCmd) Run(ctx context.Context, std terminal.Streams) error {
 	}()
 	var temporary *temporary
 	if c.Topic != "" {
-		if temporary, err = c.subscribe(ctx, std, base); err != nil {
+		if temporary, err = c.subscribe(ctx, std, base, settings); err != nil {
 			return err
 		}
 		fmt.Fprintf(notes, "Event subscription %s of topic %s delivers here; it is deleted at the end.\n", temporary.name,
@@ -102,20 +102,19 @@ func (c *ListenCmd) Run(ctx context.Context, std terminal.Streams) error {
 	return temporary.keep(ctx, served)
 }
 
-// check validates the flags and describes what they do with requests.
-func (c *ListenCmd) check(stdin io.Reader) (behavior string, err error) {
-	settings, err := c.Settings(stdin)
-	if err != nil {
-		return "", err
+// check validates the flags. It returns the settings of the event subscription, and what the flags do with requests.
+func (c *ListenCmd) check(stdin io.Reader) (settings rest.Object, behavior string, err error) {
+	if settings, err = c.Settings(stdin); err != nil {
+		return nil, "", err
 	}
 	if c.Topic == "" && (c.Name != "" || c.PublicURL != "" || len(settings) > 0) {
-		return "", terminal.Usagef("settings of an event subscription require --topic")
+		return nil, "", terminal.Usagef("settings of an event subscription require --topic")
 	}
 	if u := c.ForwardTo; u != nil {
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return "", terminal.Usagef("--forward-to %q: not a URL such as http://localhost:3000/hook", u)
+			return nil, "", terminal.Usagef("--forward-to %q: not a URL such as http://localhost:3000/hook", u)
 		}
-		return "forwarding to " + u.String(), nil
+		return settings, "forwarding to " + u.String(), nil
 	}
 	if len(c.Respond) == 0 {
 		c.Respond = []int{http.StatusOK}
@@ -123,10 +122,10 @@ func (c *ListenCmd) check(stdin io.Reader) (behavior string, err error) {
 	statuses := make([]string, len(c.Respond))
 	for i, status := range c.Respond {
 		if statuses[i] = strconv.Itoa(status); status < 200 || status > 599 {
-			return "", terminal.Usagef("--respond %d: a status is a number from 200 to 599", status)
+			return nil, "", terminal.Usagef("--respond %d: a status is a number from 200 to 599", status)
 		}
 	}
-	return "responding " + strings.Join(statuses, ", "), nil
+	return settings, "responding " + strings.Join(statuses, ", "), nil
 }
 
 const (
@@ -330,17 +329,15 @@ type temporary struct {
 }
 
 // subscribe creates the event subscription. The listener must already respond to the handshake.
-func (c *ListenCmd) subscribe(ctx context.Context, std terminal.Streams, base string) (*temporary, error) {
+func (c *ListenCmd) subscribe(
+	ctx context.Context, std terminal.Streams, base string, settings rest.Object,
+) (*temporary, error) {
 	client, err := c.Client()
 	if err != nil {
 		return nil, err
 	}
 	t := &temporary{stderr: std.Err, client: client, name: cmp.Or(c.Name, "listen-"+uuid.NewString()[:8])}
 	t.url = rest.SubscriptionURL(c.Topic, t.name)
-	settings, err := c.Settings(std.In)
-	if err != nil {
-		return nil, err
-	}
 	settings["endpointUrl"] = cmp.Or(c.PublicURL, base+"/")
 	settings["expirationTimeUtc"], settings["labels"] = inAnHour(), []string{"postrider listen"}
 	err = client.Call(ctx, http.MethodPut, t.url, settings, nil, "If-None-Match", "*")

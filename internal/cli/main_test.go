@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/cli"
-	"postrider/internal/cli/config"
 	"postrider/internal/cli/rest"
 	"postrider/internal/node"
 	"postrider/internal/terminal"
@@ -45,31 +44,6 @@ const (
 	zeroID     = "00000000-0000-0000-0000-000000000000"
 )
 
-// verbs are those of the program that are clients of the REST API.
-type verbs struct {
-	Policy       config.PolicyCmd       `cmd:""`
-	Topic        config.TopicCmd        `cmd:""`
-	Subscription config.SubscriptionCmd `cmd:""`
-	Apply        config.ApplyCmd        `cmd:""`
-	Publish      cli.PublishCmd         `cmd:""`
-	Listen       cli.ListenCmd          `cmd:""`
-	Receive      cli.ReceiveCmd         `cmd:""`
-	Acknowledge  cli.SettleCmd          `cmd:""`
-	Release      cli.ReleaseCmd         `cmd:""`
-	Reject       cli.SettleCmd          `cmd:""`
-	Tail         cli.TailCmd            `cmd:""`
-	Delivery     cli.DeliveryCmd        `cmd:""`
-	Event        cli.EventCmd           `cmd:""`
-	Batch        cli.BatchCmd           `cmd:""`
-	Problem      cli.ProblemCmd         `cmd:""`
-	Relay        cli.RelayCmd           `cmd:""`
-	Deadletter   cli.DeadletterCmd      `cmd:""`
-	Operation    cli.OperationCmd       `cmd:""`
-	Query        cli.QueryCmd           `cmd:""`
-	Whoami       cli.WhoamiCmd          `cmd:""`
-	Audit        cli.AuditCmd           `cmd:""`
-}
-
 // result is the exit code of a verb, and what it printed.
 type result struct {
 	code           int
@@ -77,9 +51,7 @@ type result struct {
 }
 
 func runVerb(ctx context.Context, std terminal.Streams, args ...string) int {
-	all := verbs{
-		Topic: config.NewTopicCmd(), Subscription: config.NewSubscriptionCmd(), Listen: cli.NewListenCmd(),
-	}
+	all := cli.NewVerbs()
 	return cli.Program{Verbs: &all}.Run(ctx, std, args)
 }
 

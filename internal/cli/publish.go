@@ -22,8 +22,7 @@ import (
 
 // PublishCmd is publish.
 type PublishCmd struct {
-	rest.ServerFlags
-	terminal.OutputFlag
+	rest.Flags
 	Topic   string     `arg:"" predictor:"topic" help:"Name of the topic."`
 	Files   []string   `arg:"" optional:"" name:"file" help:"Files of events: one object, an array, or one object after another (NDJSON). None, or -: standard input."`
 	Key     string     `help:"Access key of the topic; without one the API key publishes: its scope must be publish, or admin." env:"POSTRIDER_TOPIC_KEY" placeholder:"KEY"`

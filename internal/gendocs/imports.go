@@ -32,8 +32,8 @@ var imports = []struct{ packages, may string }{
 		"policy postgres query server sqlquery"},
 	{"web", "access catalog destination docs endpointconf event filter jsonscan operator policy postgres query " +
 		"sqlquery web"},
-	{"cli", "catalog/spec cli destination endpointconf event filter jobs/export jsonscan local operator policy query " +
-		"server sqlquery terminal version"},
+	{"cli", "catalog/spec cli destination endpointconf event filter jobs/export jsonscan local mcp operator policy " +
+		"query server sqlquery terminal version"},
 	{"bench", "ledger pgdev terminal"},
 }
 
