@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"slices"
 	"strconv"
@@ -32,13 +29,23 @@ func policiesPage(context.Context) (string, error) {
 		"Policies": all, "Groups": spec.Compare(policies, span[time.Duration]), "Cells": cellRows(all),
 		"Attempts": attempts,
 	}
-	file, err := parser.ParseFile(token.NewFileSet(), "policy/outcome.go", nil, parser.ParseComments)
+	read, err := readComments(".", "policy")
 	if err != nil {
 		return "", err
 	}
 	for name, kind := range map[string]string{"Outcomes": "Outcome", "Errors": "ErrorKind", "Reasons": "Reason"} {
-		if data[name], err = constants(file, kind); err != nil {
-			return "", err
+		var rows [][]string
+		for _, c := range read.constants["postrider/policy."+kind] {
+			switch {
+			case c.value == `""`:
+			case c.text == "":
+				return "", fmt.Errorf("package policy: the constant %s has no comment: add one", c.value)
+			default:
+				rows = append(rows, []string{strings.Trim(c.value, `"`), sentence(c.text)})
+			}
+		}
+		if data[name] = rows; rows == nil {
+			return "", fmt.Errorf("package policy has no constants of type %s", kind)
 		}
 	}
 	return page("policies.md", data)
@@ -131,29 +138,4 @@ func cellText(p policy.Policy, c policy.Cell) string {
 		return retry
 	}
 	return string(c.Action)
-}
-
-// constants returns the values of the constants of a type, and their comments.
-func constants(file *ast.File, kind string) (rows [][]string, err error) {
-	ast.Inspect(file, func(n ast.Node) bool {
-		declared, is := n.(*ast.ValueSpec)
-		if !is || len(declared.Values) != 1 {
-			return true
-		}
-		value, isLiteral := declared.Values[0].(*ast.BasicLit)
-		if name, isNamed := declared.Type.(*ast.Ident); !isLiteral || !isNamed || name.Name != kind || value.Value == `""` {
-			return true
-		}
-		comment := strings.TrimSpace(declared.Doc.Text() + declared.Comment.Text())
-		if comment == "" {
-			err = fmt.Errorf("policy/outcome.go: the constant %s has no comment: add one", value.Value)
-			return false
-		}
-		rows = append(rows, []string{strings.Trim(value.Value, `"`), strings.ToUpper(comment[:1]) + comment[1:]})
-		return true
-	})
-	if err == nil && len(rows) == 0 {
-		err = fmt.Errorf("policy/outcome.go has no constants of type %s", kind)
-	}
-	return rows, err
 }
