@@ -119,8 +119,6 @@ func testAPIKeyVerbs(db way) {
 		step{1, "apikey show never", "", `there is no API key "never"`},
 		step{1, "apikey revoke never", "", `there is no API key "never"`},
 		step{2, "apikey create x --scope root", "", "--scope must be one of"},
-		step{1, "apikey create x --scope publish --topic never", "", `topic "never" does not exist`},
-		step{2, "apikey create x --scope read --expires-in-days 4000", "", "must be between 1 and 3650"},
 		step{1, "apikey create ci --scope read", "", `there is an API key "ci" already`},
 	)
 	require.Equal(t, 4,
@@ -158,11 +156,9 @@ func testUserVerbs(db way) {
 	var list []access.User
 	require.NoError(t, json.Unmarshal([]byte(db.prints("user list -o json")), &list))
 	require.Equal(t, access.RoleViewer, list[0].Role)
-	const bob = "user add bob --role viewer --password-stdin"
 	db.steps(
 		step{0, "user list", "", `(?m)^anna +viewer +no +no +0 +never +` + db.actor + `$`},
-		step{2, bob, "short\n", "password must have 12 to 1024 bytes, not 5"},
-		step{2, bob, "bob-postrider-1", "password is too easy to guess"},
+		step{2, "user add bob --role viewer --password-stdin", "short\n", "password must have 12 to 1024 bytes, not 5"},
 		step{2, "user add bob --role viewer", password, "--password-stdin"},
 		step{2, "user add b --role viewer --password-stdin", password, "name must be"},
 		step{1, "user role bob viewer", "", `there is no user "bob"`},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -68,6 +67,7 @@ type instance struct {
 	failed  chan error
 }
 
+// startApp opens the database, starts all parts of a node and listens. After an error nothing runs.
 func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 	if os.Getenv("GOGC") == "" {
 		newHeapTuner(func(percent int) { debug.SetGCPercent(percent) }).watch()
@@ -106,7 +106,7 @@ func startApp(ctx context.Context, o appOptions) (_ *instance, err error) {
 		Query: o.query,
 	}
 	if o.role.delivers() {
-		s.MaxWorkers = cmp.Or(o.maxWorkers, node.DefaultMaxWorkers)
+		s.MaxWorkers = o.maxWorkers
 	}
 	if a.store, err = node.New(ctx, withFailpoint(s)); err != nil {
 		return nil, err

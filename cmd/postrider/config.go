@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
@@ -117,7 +116,7 @@ type egressFlags struct {
 // proxy returns nil without a proxy. The error omits the URL, which may contain a password.
 func (f egressFlags) proxy() (*url.URL, error) {
 	if f.DeliveryProxy == "" {
-		return nil, nil //nolint:nilnil // no proxy is no error
+		return nil, nil // no proxy
 	}
 	u, err := url.Parse(f.DeliveryProxy)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" || u.Hostname() == "" {
@@ -161,7 +160,7 @@ func (f deadLetterFlags) locations() (found endpointconf.ExportLocations, err er
 // newSecret returns 32 random bytes in base64: a token or an encryption key.
 func newSecret() string {
 	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails since Go 1.24
+	_, _ = rand.Read(secret) // never fails
 	return base64.StdEncoding.EncodeToString(secret)
 }
 
@@ -171,7 +170,5 @@ func nodeName() string {
 	if err != nil || host == "" {
 		host = "node"
 	}
-	unique := make([]byte, 4)
-	_, _ = rand.Read(unique)
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(unique))
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:8]))
 }

@@ -23,7 +23,7 @@ type debugFlags struct {
 // listenDebug opens the debug listener, and returns nil without the flag.
 func (f debugFlags) listenDebug(ctx context.Context) (net.Listener, error) {
 	if f.DebugListen == "" {
-		return nil, nil //nolint:nilnil // no listener is no error
+		return nil, nil // no listener
 	}
 	host, port, err := net.SplitHostPort(f.DebugListen)
 	if err != nil {

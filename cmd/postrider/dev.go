@@ -236,22 +236,22 @@ func (d *dev) startService(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	local := d.local()
-	d.ready.AdminToken, d.ready.TopicKey = d.options.secrets(local)
+	private := d.local()
+	d.ready.AdminToken, d.ready.TopicKey = d.options.secrets(private)
 	allowed := slices.Concat(loopback, d.options.AllowCIDR)
 	validation := v1.SkipLocal(allowed)
 	if d.options.Validate {
 		validation = nil
 	}
 	d.app, err = startApp(ctx, appOptions{
-		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16,
+		database: databaseFlags{DatabaseURL: d.ready.DatabaseURL}, role: roleAll, maxConns: 16, maxWorkers: 1000,
 		timeScale: d.options.TimeScale, sealer: sealer, listener: d.api, secureListener: d.secure,
-		issue: issue, notReady: true, debugListener: d.debug, log: log, openUI: local,
+		issue: issue, notReady: true, debugListener: d.debug, log: log, openUI: private,
 		api: server.Options{
 			AdminToken: d.ready.AdminToken, AllowCIDR: allowed, AllowHTTP: true, DeadLetters: deadLetters,
-			DefaultValidation: validation, DevKey: devAccessKey, LocalHostOnly: local,
-			AllowDevKey: local || d.ready.TopicKey == devAccessKey, // chosen
-			OpenMetrics: local, OnPublish: d.published,
+			DefaultValidation: validation, DevKey: devAccessKey, LocalHostOnly: private,
+			AllowDevKey: private || d.ready.TopicKey == devAccessKey, // chosen
+			OpenMetrics: private, OnPublish: d.published,
 			Dev: &server.Dev{AnyBearer: d.options.AnyBearer, DemoTopic: demoTopic, Reset: d.reset},
 		},
 		engine: jobs.Options{
@@ -355,9 +355,9 @@ func (d *dev) publishFirst(ctx context.Context) error {
 		return err
 	}
 	now := time.Now().UTC()
-	event := json.RawMessage(demoEvent("hello-"+now.Format("150405"), now.Format(time.RFC3339)))
+	hello := json.RawMessage(demoEvent("hello-"+now.Format("150405"), now.Format(time.RFC3339)))
 	if err := client.Call(ctx, http.MethodPost, "/topics/"+demoTopic+"/api/events?api-version=2018-01-01",
-		[]json.RawMessage{event}, nil, "Aeg-Sas-Key", d.ready.TopicKey); err != nil {
+		[]json.RawMessage{hello}, nil, "Aeg-Sas-Key", d.ready.TopicKey); err != nil {
 		return fmt.Errorf("publish the first event: %w", err)
 	}
 	return nil

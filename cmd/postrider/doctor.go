@@ -236,7 +236,7 @@ func (c *doctorCmd) checkEncryption(ctx context.Context, f *findings, pool *pgxp
 	if err == nil {
 		err = catalog.TryKey(ctx, pool, sealer)
 	}
-	unused := errors.Is(err, catalog.ErrNothingSealed)
-	f.check(check, terminal.Either(unused, fmt.Sprint(err), "it decrypts the stored secrets"),
-		failIf(err != nil && !unused, fmt.Sprint(err), remedy))
+	empty := errors.Is(err, catalog.ErrNothingSealed)
+	f.check(check, terminal.Either(empty, fmt.Sprint(err), "it decrypts the stored secrets"),
+		failIf(err != nil && !empty, fmt.Sprint(err), remedy))
 }

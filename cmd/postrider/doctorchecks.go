@@ -136,11 +136,15 @@ func (f *findings) checkRights(seen *query.Checkup, missing []migrations.Missing
 func (f *findings) checkTables(seen *query.Checkup) {
 	var wrong []finding
 	for _, t := range seen.HotTables {
+		vacuumed := "never"
+		if t.LastVacuum != nil {
+			vacuumed = terminal.Time(*t.LastVacuum)
+		}
 		wrong = append(wrong,
 			warnIf(!t.Autovacuum, "autovacuum is off for table "+t.Name,
 				"ALTER TABLE postrider_internal."+t.Name+" RESET (autovacuum_enabled);"),
 			warnIf(t.Autovacuum && t.DeadRows > 100_000 && t.DeadRows > 2*t.Rows, fmt.Sprintf(
-				"table %s has %d dead and %d live rows; last vacuum %s", t.Name, t.DeadRows, t.Rows, timeOr("never", t.LastVacuum)),
+				"table %s has %d dead and %d live rows; last vacuum %s", t.Name, t.DeadRows, t.Rows, vacuumed),
 				"fix the findings of vacuum horizon; if there are none, give autovacuum more workers, or: VACUUM "+
 					"postrider_internal."+t.Name+";"))
 	}
@@ -238,11 +242,4 @@ func (f *findings) checkNodes(seen *query.Checkup, maxConns int) {
 func unused(seen *query.Checkup) bool {
 	return len(seen.Nodes) == 0 &&
 		!slices.ContainsFunc(seen.Partitions, func(p query.PartitionDays) bool { return p.Oldest != nil })
-}
-
-func timeOr(otherwise string, t *time.Time) string {
-	if t == nil {
-		return otherwise
-	}
-	return t.UTC().Format(time.RFC3339)
 }

@@ -118,17 +118,6 @@ func TestNounWithoutAVerb(t *testing.T) {
 	require.NotContains(t, postrider(t, nil, "topic", "none").stderr, "topic keys")
 }
 
-func TestWrongUsage(t *testing.T) {
-	t.Parallel()
-	for args, says := range map[string]string{
-		"deliver": "unexpected argument deliver", "": "expected one of", "migrate": "expected one of",
-		"version --loud": "unknown flag --loud",
-	} {
-		_, err := newParser(t).Parse(strings.Fields(args))
-		require.ErrorContains(t, err, says)
-	}
-}
-
 func TestGrammarOfOneVerbIsThatOfAll(t *testing.T) {
 	t.Parallel()
 	for _, verb := range newParser(t).Model.Children {

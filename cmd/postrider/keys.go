@@ -43,12 +43,15 @@ type keysCmd struct {
 	Rotate keysRotateCmd `cmd:"" help:"Encrypt all secrets in the database with the current key, and retire earlier keys."`
 }
 
-type keysRotateCmd struct {
+// keysFlags are the flags of the verbs of keys.
+type keysFlags struct {
 	databaseFlags
 	encryptionFlags
 	logFlags
 	terminal.OutputFlag
 }
+
+type keysRotateCmd struct{ keysFlags }
 
 func (keysRotateCmd) Help() string {
 	return `The service can stay running. Restart each node with the new key as POSTRIDER_ENCRYPTION_KEY first; see

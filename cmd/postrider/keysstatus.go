@@ -12,12 +12,7 @@ import (
 	"postrider/internal/terminal"
 )
 
-type keysStatusCmd struct {
-	databaseFlags
-	encryptionFlags
-	logFlags
-	terminal.OutputFlag
-}
+type keysStatusCmd struct{ keysFlags }
 
 func (keysStatusCmd) Help() string {
 	return `A key is shown by its id. Nodes of --role api report no keys: restart them in each step, too. The steps are

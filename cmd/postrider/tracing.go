@@ -37,7 +37,7 @@ func startTracing(ctx context.Context, node string) (*tracing, error) {
 	collector := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	if collector == "" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") ||
 		os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
-		return nil, nil //nolint:nilnil // off is no error
+		return nil, nil // off
 	}
 	if protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"),
 		"http/protobuf"); protocol != "http/protobuf" {

@@ -86,7 +86,7 @@ func demoReply(r *http.Request, body []byte) reply {
 		}
 		return reply{status: status}
 	case "/ok", "/flaky", "/slow":
-		if response, ok := handshake(r.Method, r.Header.Get, body); ok {
+		if response, ok := handshake(r, body); ok {
 			return response
 		}
 	default:
@@ -117,7 +117,7 @@ func slowReply(ms string) reply {
 // RespondToHandshake responds to the validation handshakes of both schemas. It returns false and writes nothing for
 // other requests.
 func RespondToHandshake(w http.ResponseWriter, r *http.Request, body []byte) bool {
-	response, ok := handshake(r.Method, r.Header.Get, body)
+	response, ok := handshake(r, body)
 	if ok {
 		response.send(r.Context(), w)
 	}
@@ -126,13 +126,13 @@ func RespondToHandshake(w http.ResponseWriter, r *http.Request, body []byte) boo
 
 // handshake returns the response to a validation event or to a CloudEvents OPTIONS request. ok is false for other
 // requests.
-func handshake(method string, header func(string) string, body []byte) (response reply, ok bool) {
-	if origin := header("WebHook-Request-Origin"); method == http.MethodOptions && origin != "" {
+func handshake(r *http.Request, body []byte) (response reply, ok bool) {
+	if origin := r.Header.Get("WebHook-Request-Origin"); r.Method == http.MethodOptions && origin != "" {
 		return reply{status: http.StatusOK, header: map[string]string{
 			"Allow": "POST", "WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": "*", // no limit
 		}}, true
 	}
-	if !strings.EqualFold(header("aeg-event-type"), "SubscriptionValidation") {
+	if !strings.EqualFold(r.Header.Get("aeg-event-type"), "SubscriptionValidation") {
 		return reply{}, false
 	}
 	var events []struct {
@@ -145,10 +145,7 @@ func handshake(method string, header func(string) string, body []byte) (response
 			status: http.StatusBadRequest, body: "a validation request has one event with data.validationCode\n",
 		}, true
 	}
-	text, err := json.Marshal(map[string]string{"validationResponse": events[0].Data.ValidationCode})
-	if err != nil {
-		return reply{status: http.StatusInternalServerError}, true
-	}
+	text, _ := json.Marshal(map[string]string{"validationResponse": events[0].Data.ValidationCode}) // of texts
 	return reply{
 		status: http.StatusOK, header: map[string]string{"Content-Type": "application/json"}, body: string(text),
 	}, true

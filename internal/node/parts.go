@@ -1,9 +1,19 @@
 package node
 
 import (
+	"postrider/internal/destination"
+	"postrider/jobs/jetstream"
+	"postrider/jobs/kafka"
 	v1 "postrider/server/v1"
 	"postrider/web"
 )
+
+// Brokers are the clients of destinations that are brokers, by their type.
+func Brokers() map[destination.Type]destination.Open {
+	return map[destination.Type]destination.Open{
+		destination.Kafka: kafka.Open, destination.NatsJetStream: jetstream.Open,
+	}
+}
 
 // API returns the parts of the REST API.
 func (s *System) API() v1.Parts {

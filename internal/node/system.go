@@ -1,3 +1,4 @@
+// Package node wires the parts of a node, without flags and environment.
 package node
 
 import (
@@ -23,10 +24,6 @@ import (
 	"postrider/jobs/queue"
 )
 
-// DefaultMaxWorkers is the number of attempts in flight on a node that is not configured otherwise. Most attempts wait
-// for an endpoint.
-const DefaultMaxWorkers = 1000
-
 // Options of a System. Pool and Sealer are required.
 type Options struct {
 	// Pool is the database; the system does not close it.
@@ -46,8 +43,8 @@ type Options struct {
 	// RouteThreshold is the most deliveries that the transaction of a publish request creates; default 10,000. For more,
 	// it inserts a route job, which creates them in steps.
 	RouteThreshold int
-	// TimeScale makes every wait between attempts that many times as short, see policy.Rules.Scaled: for trying a day of
-	// retries out in minutes. What is configured is stored and shown as it was said. 0 and 1 are real time.
+	// TimeScale divides every wait between attempts, see policy.Rules.Scaled: for trying a day of retries in minutes.
+	// Settings are stored and shown undivided. 0 and 1 are real time.
 	TimeScale int
 	// QueueCapacity is how many jobs of an event subscription may be queued while others have so many; default: the
 	// gate's. Only tests set it.
@@ -84,7 +81,7 @@ type System struct {
 // New wires a system and reads the catalog once.
 func New(ctx context.Context, o Options) (*System, error) {
 	if o.Pool == nil || o.Sealer == nil {
-		return nil, errors.New("app: Pool and Sealer are required")
+		return nil, errors.New("node: Pool and Sealer are required")
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 64<<20)

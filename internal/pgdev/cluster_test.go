@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -72,26 +71,6 @@ func TestFolderWithClusterButNoPassword(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "PG_VERSION"), []byte(major+"\n"), 0o600))
 	_, err := Start(t.Context(), Options{Dir: dir})
 	require.ErrorContains(t, err, "no password file")
-}
-
-func TestConfig(t *testing.T) {
-	t.Parallel()
-	tests := config(Options{}, 20001)
-	require.Contains(t, tests, "\nport = 20001\n")
-	require.Contains(t, tests, "\nlisten_addresses = '127.0.0.1'\n")
-	require.Contains(t, tests, "\nfsync = off\n")
-	durable := config(Options{Durable: true, Settings: map[string]string{"max_connections": "50"}}, 20001)
-	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
-		require.NotContains(t, durable, name, "PostgreSQL's own default, on, holds")
-	}
-	require.True(t, strings.HasSuffix(durable, "\nmax_connections = '50'\n"), "the caller's value is last, and so wins")
-	for _, tc := range []struct{ setting, value, want string }{
-		{"a", `x' y`, "\na = 'x'' y'\n"},
-		{"a", `x\n`, "\na = 'x\\\\n'\n"},
-		{"auto_explain.log_min_duration", "0", "\nauto_explain.log_min_duration = '0'\n"},
-	} {
-		require.Contains(t, config(Options{Settings: map[string]string{tc.setting: tc.value}}, 20001), tc.want)
-	}
 }
 
 func TestTail(t *testing.T) {

@@ -37,21 +37,22 @@ func places(path, cache string) []string {
 		filepath.Join(cache, "postgresql", "bin")) // from fetch
 }
 
-// find returns the newest installation of the first place that has one. major 0 accepts every supported version.
-func find(ctx context.Context, owner owner, places []string, major int) (best installation, found bool) {
+// find returns the newest installation of the first place that has one; its major version is 0 if none has. major 0
+// accepts every supported version.
+func find(ctx context.Context, owner owner, places []string, major int) (best installation) {
 	for _, place := range places {
 		dirs, _ := filepath.Glob(place)
 		for _, dir := range dirs {
 			i := inspect(ctx, owner, dir)
 			if i.major >= max(oldestMajor, best.major+1) && (major == 0 || major == i.major) {
-				best, found = i, true
+				best = i
 			}
 		}
-		if found {
+		if best.major > 0 {
 			break
 		}
 	}
-	return best, found
+	return best
 }
 
 // inspect returns the version of the programs in a directory, 0 if there are none that the owner can run. It resolves
@@ -75,10 +76,10 @@ func inspect(ctx context.Context, owner owner, dir string) installation {
 func programs(ctx context.Context, owner owner, opts Options, major int) (installation, error) {
 	for {
 		all := places(os.Getenv("PATH"), opts.cache)
-		if i, ok := find(ctx, owner, all, major); ok {
+		if i := find(ctx, owner, all, major); i.major > 0 {
 			return i, nil
 		}
-		if _, ok := find(ctx, owner, all, 0); ok {
+		if find(ctx, owner, all, 0).major > 0 {
 			return installation{}, fmt.Errorf("the data were created by PostgreSQL %d, which is not installed: install it or "+
 				"choose another directory", major)
 		}

@@ -55,13 +55,16 @@ func gone(path string) bool {
 
 func TestStartAndStop(t *testing.T) {
 	t.Parallel()
-	s := start(t, Options{Settings: map[string]string{"work_mem": "7MB"}})
+	s := start(t, Options{Settings: map[string]string{
+		"max_connections": "50", "cluster_name": `it's \n`, "auto_explain.log_min_duration": "0",
+	}})
 	require.Equal(t, "127.0.0.1/32", queryText(t, s.URL("postgres"), "SELECT inet_server_addr()::text"))
 	require.Equal(t, strconv.Itoa(s.Port()), queryText(t, s.URL("postgres"), "SELECT inet_server_port()"))
 	require.Equal(t, "UTF8 C", queryText(t, s.URL("postgres"),
 		"SELECT concat_ws(' ', current_setting('server_encoding'), datcollate) FROM pg_database WHERE datname = 'postgres'"))
 	for name, want := range map[string]string{
-		"work_mem": "7MB", "fsync": "off", "max_connections": "200", "timezone": "UTC", "listen_addresses": "127.0.0.1",
+		"max_connections": "50", "cluster_name": `it's \n`, "auto_explain.log_min_duration": "0", "fsync": "off",
+		"timezone": "UTC", "listen_addresses": "127.0.0.1",
 	} {
 		require.Equal(t, want, queryText(t, s.URL("postgres"), "SHOW "+name))
 	}
@@ -89,7 +92,8 @@ func TestRestartAndKill(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Durable: true})
 	port, pid := s.Port(), s.PID()
-	require.Equal(t, "on", queryText(t, s.URL("postgres"), "SHOW fsync"))
+	require.Equal(t, "on on on", queryText(t, s.URL("postgres"), "SELECT concat_ws(' ', current_setting('fsync'), "+
+		"current_setting('synchronous_commit'), current_setting('full_page_writes'))"))
 	queryText(t, s.URL("postgres"), "CREATE TABLE kept AS SELECT 1")
 
 	require.NoError(t, s.Restart(t.Context()))

@@ -10,7 +10,15 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/term"
 )
+
+// Streams are the standard streams of a verb. The entry point passes them to Run, so that tests run verbs in process.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
 
 // ProgressLine is one line of a terminal that shows progress and is rewritten in place.
 type ProgressLine struct {
@@ -48,18 +56,10 @@ func (p *ProgressLine) End() {
 // clearLine moves the cursor to the beginning of the line and clears it.
 const clearLine = "\r\x1b[K"
 
-// IsTerminal reports whether a stream is a terminal. The null device is also a character device.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 const progressWidth = 24

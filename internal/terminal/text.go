@@ -103,18 +103,15 @@ func Either[T any](condition bool, yes, no T) T {
 	return no
 }
 
-// TimeFlags makes kong read flags of type *time.Time as RFC 3339 times, dates (their beginning in UTC) or ages.
-func TimeFlags() []kong.Option {
-	return []kong.Option{kong.TypeMapper(reflect.TypeFor[*time.Time](),
-		kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-			var text string
-			if err := ctx.Scan.PopValueInto("time", &text); err != nil {
-				return err
-			}
-			at, err := parseTime(text)
-			target.Set(reflect.ValueOf(&at))
-			return err
-		}))}
+// TimeFlag reads a flag of type *time.Time: an RFC 3339 time, a date (its beginning in UTC) or an age.
+func TimeFlag(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
+		return err
+	}
+	at, err := parseTime(text)
+	target.Set(reflect.ValueOf(&at))
+	return err
 }
 
 func parseTime(text string) (time.Time, error) {
