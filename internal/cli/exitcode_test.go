@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 )
 
 // The exit codes of docs/guides/command-line.md: 0 done, 1 failed or not found, 2 wrong usage. Errors name the mistake.
@@ -28,7 +27,7 @@ func TestExitCodes(t *testing.T) {
 		},
 		1: {
 			none: "subscription show orders none; subscription delete orders none --yes; " +
-				"subscription pause orders none; event redeliver --topic orders --to none --from 1h",
+				"subscription test-filter orders none; subscription pause orders none; event redeliver --topic orders --to none --from 1h",
 			`topic "none" does not exist`:        "topic show none; topic delete none --yes",
 			`retry policy "none" does not exist`: "policy show none; policy delete none --yes; policy explain none",
 			`dead letter "` + missing + `" does not exist`: "deadletter show " + missing +
@@ -99,24 +98,6 @@ func TestExitCodes(t *testing.T) {
 				assert.Contains(t, r.stderr, says, line)
 			}
 		}
-	}
-}
-
-// YAML has the members of JSON, with the same values.
-func TestYAMLHasTheMembersOfJSON(t *testing.T) {
-	t.Parallel()
-	h, key := billing(t)
-	h.pause()
-	h.publish("orders", key, order("1", 7))
-	for _, line := range []string{
-		"topic list", "topic show orders", "subscription show orders billing", "event list", "delivery show 1",
-		"policy explain ga-2021 --status 503", "subscription test-filter orders billing", "subscription pause orders billing",
-	} {
-		asJSON, asYAML := h.line(0, line+" -o json"), h.line(0, line+" -o yaml")
-		var value any
-		require.NoError(t, yaml.Unmarshal([]byte(asYAML), &value), asYAML)
-		require.JSONEq(t, steady(asJSON), steady(mustJSON(t, value)), line)
-		require.NotContains(t, asYAML, "\u009b", "a terminal interprets it")
 	}
 }
 

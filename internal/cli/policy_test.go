@@ -148,9 +148,7 @@ func TestPolicyPutTakesWhatShowPrints(t *testing.T) {
 	file := func(text string) string { return "mine -f " + writtenFile(t, text) }
 	for args, says := range map[string]string{
 		"m -f " + patientFile:       "name must be 3 to 64 characters",
-		file(""):                    "the body must be a JSON object",
 		file("steps: 1"):            "must be one JSON document",
-		file(`{"steps":[1]}`):       "steps is not a member",
 		file(`{"tailInSeconds":0}`): "tailInSeconds must be between 1 and 604800, not 0",
 	} {
 		require.Contains(t, h.line(2, "policy put "+args), says)
