@@ -128,11 +128,7 @@ func yamlNode(decoder *json.Decoder) (*yaml.Node, error) {
 		}
 		return node, err
 	case string:
-		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: t}
-		if EscapeControls(t) != t {
-			node.Style = yaml.DoubleQuotedStyle // the style with escapes
-		}
-		return node, nil
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: t}, nil
 	case nil:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 	default: // a number keeps its digits
