@@ -67,8 +67,8 @@ func TestThroughput(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-ldflags=-s -w", "-o", binary, "./cmd/postrider")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
-	stdout, stderr, code := bench(t, "throughput", "--binary", binary, "--duration", "1s", "--rate", "50", "--nodes", "2", "-o",
-		"json")
+	stdout, stderr, code := bench(t, "throughput", "--binary", binary, "--duration", "1s", "--rate", "50", "--nodes", "2",
+		"-o", "json")
 	require.Zero(t, code, stderr)
 	var report report
 	require.NoError(t, json.Unmarshal([]byte(stdout), &report))

@@ -159,8 +159,8 @@ func resetPeak(pid int) { _ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pi
 // machineBusy is the name of the CPU time of all processes.
 const machineBusy = "busy"
 
-// cpuSeconds returns the CPU time of the processes by name, and of the machine. That of postgres, unless its process is 0,
-// includes its sessions. Time that the hypervisor took (steal) counts as busy.
+// cpuSeconds returns the CPU time of the processes by name, and of the machine. That of postgres, unless its process is
+// 0, includes its sessions. Time that the hypervisor took (steal) counts as busy.
 func cpuSeconds(postgres int, processes map[int]string) map[string]float64 {
 	seconds := map[string]float64{}
 	fs, err := procfs.NewDefaultFS()

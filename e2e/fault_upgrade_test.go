@@ -14,8 +14,8 @@ var previous = flag.String("previous", "", "program of an earlier commit, which 
 
 // While events are published, the schema is migrated and two nodes are replaced one after the other, as
 // docs/operate/backup-and-upgrade.md says. Nothing is lost, and no request is repeated: a node that stops waits for its
-// requests. Without -previous, the nodes restart with the same program. With -faults they go back to the earlier program
-// and forth again, nine times more.
+// requests. Without -previous, the nodes restart with the same program. With -faults, they go back to the earlier
+// program and forth again, nine times more.
 func TestFaultUpgrade(t *testing.T) {
 	t.Parallel()
 	old, db, shape, rounds, events := program, emptyDatabase(t), gentleLoad, 1, int64(unfinishedAtKill)

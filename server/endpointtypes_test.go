@@ -112,8 +112,8 @@ func TestDestinationIsStored(t *testing.T) {
 		"'kafka://broker-1.example.com:9092/orders'"))
 }
 
-// The settings of another type and of webhooks are rejected, each under its own name. destination.TestMistakes has those
-// of each type.
+// The settings of another type and of webhooks are rejected, each under its own name. destination.TestMistakes has
+// those of each type.
 func TestDestinationsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -178,8 +178,8 @@ func (s *Server) Handler() http.Handler { return s.echo }
 func (s *Server) Echo() *echo.Echo { return s.echo }
 
 // Limits of a connection. readTimeout is enough for 1 MiB at 300 kbit/s, and includes the 10 s that a body may wait for
-// memory: that long, a slow publisher keeps its memory. writeTimeout includes both, and the 25 s that a publish may wait
-// for the database.
+// memory: that long, a slow publisher keeps its memory. writeTimeout includes both, and the 25 s that a publish may
+// wait for the database.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 30 * time.Second
@@ -188,8 +188,8 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// Limits of a connection of HTTP/2. maxStreams is Go's default. Bodies of requests that wait are not read: together they
-// must leave room for those that are read.
+// Limits of a connection of HTTP/2. maxStreams is Go's default. Bodies of requests that wait are not read: together
+// they must leave room for those that are read.
 const (
 	maxStreams      = 250
 	maxStreamBuffer = 64 << 10

@@ -20,13 +20,10 @@ var jobStates = []string{
 	"available", "running", "scheduled", "retryable", "completed", "cancelled", "discarded", "pending",
 }
 
-// jobKinds are the kinds of jobs to filter by.
-var jobKinds = []string{"deliver", "batch", "route", "handshake", "export", "operation"}
-
 func (p *pages) jobs(ctx context.Context, c echo.Context) error {
 	f := display.FilterOf(c)
 	filter := query.JobFilter{
-		State: f.OneOf("", "state", "", jobStates, ""), Kind: f.Suggest("Kind", "kind", "", jobKinds),
+		State: f.OneOf("", "state", "", jobStates, ""), Kind: f.Suggest("Kind", "kind", "", query.JobKinds()),
 	}
 	var found *query.Jobs
 	read := func(

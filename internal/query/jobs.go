@@ -27,6 +27,11 @@ type JobLine struct {
 // JobFilter selects jobs; "" = all.
 type JobFilter struct{ State, Kind string }
 
+// JobKinds are the kinds of jobs that a page can filter by.
+func JobKinds() []string {
+	return []string{"deliver", "batch", "route", "handshake", "export", "operation"}
+}
+
 // Jobs is a page of jobs, and the number of jobs in each state among the first 100,000 that PostgreSQL reads.
 type Jobs struct {
 	SearchedPage[JobLine, int64]
