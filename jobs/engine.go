@@ -323,6 +323,7 @@ func (e *Engine) Start(ctx context.Context) error {
 // lease last.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.deliverer.endpoint.CloseLate()
+	e.runs.Backpressure.Stop()
 	timer := time.AfterFunc(e.options.StopTimeout, e.cut)
 	defer timer.Stop()
 	notBegun := e.runs.Handoff.Close()

@@ -25,8 +25,8 @@ const (
 	// A heartbeat that takes longer is abandoned with its connection. The next one, on a new connection, comes before the
 	// other nodes have written four.
 	beatTimeout = 2 * time.Second
-	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a step a node pauses that many times as
-	// long as the step took, for each node. A pass over a million deliveries takes 8.5 s of CPU, so 14 minutes.
+	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a pass a node pauses that many times as
+	// long as the pass took, for each node. A pass over a million deliveries takes 8.5 s, so it begins each 14 minutes.
 	sweepPause = 100
 	// A spaced task may use a twentieth of a connection's time, and runs at least twice a minute. While a long
 	// transaction holds back vacuum, the running jobs are found among the dead ones: 600,000 after ten minutes at 1,000
@@ -130,12 +130,15 @@ func (l loop) repeat(ctx context.Context, log *slog.Logger) {
 			if t.unbounded {
 				run = t.run
 			}
-			if err := run(ctx); err != nil && ctx.Err() == nil {
+			err := run(ctx)
+			if err != nil && ctx.Err() == nil {
 				log.Warn(t.what+" failed, trying again", "in", l.interval, "error", err)
 			}
-			if t.spaced {
-				tick.Reset(max(l.interval, min(spacedShare*time.Since(began), spacedLimit)))
+			pause := l.interval
+			if t.spaced && err == nil {
+				pause = max(pause, min(spacedShare*time.Since(began), spacedLimit))
 			}
+			tick.Reset(pause)
 		}
 		select {
 		case <-ctx.Done():
@@ -170,14 +173,14 @@ func (u *upkeep) beat(ctx context.Context) error {
 		return err
 	}
 	dead := u.watch.dead(beats)
+	if len(dead) > 0 {
+		defer queue.Signal(u.died) // do not wait for the next tick, also if an error follows
+	}
 	for node, beat := range dead {
 		u.log.Warn("a node stopped its heartbeat; the other nodes repeat its attempts", "node", node)
 		if err := u.nodes.Unregister(ctx, node, &beat); err != nil {
 			return err
 		}
-	}
-	if len(dead) > 0 {
-		queue.Signal(u.died) // do not wait for the next tick
 	}
 	return nil
 }
@@ -234,12 +237,14 @@ func (w leaseWatch) dead(beats map[string]int64) map[string]int64 {
 // sweep repairs inconsistent rows. There should be none, so a repair is logged as an error: a statement separated a
 // delivery from its job. Each step has its own timeout.
 func (u *upkeep) sweep(ctx context.Context) error {
-	found, err := u.maintenance.Sweep(ctx, func(took time.Duration) {
-		queue.Pause(ctx, time.Duration(sweepPause*u.nodes.WorkerNodes())*took)
-	})
+	began := time.Now()
+	found, err := u.maintenance.Sweep(ctx)
 	if found.Repaired+found.Removed > 0 {
 		u.log.Error("inconsistent rows and jobs were repaired; this should never happen",
 			"rows_without_job", found.Repaired, "jobs_without_delivery", found.Removed)
+	}
+	if err == nil {
+		queue.Pause(ctx, time.Duration(sweepPause*u.nodes.WorkerNodes())*time.Since(began))
 	}
 	return err
 }

@@ -177,22 +177,22 @@ func (s *Server) Handler() http.Handler { return s.echo }
 // Echo is the router, for more routes such as the dashboard's. Errors of their handlers become JSON responses.
 func (s *Server) Echo() *echo.Echo { return s.echo }
 
-// Limits of a connection. readTimeout is enough for 1 MiB at 300 kbit/s, and includes the 10 s that a body may wait for
-// memory: that long, a slow publisher keeps its memory. writeTimeout includes both, and the 25 s that a publish may
-// wait for the database.
+// Limits of a connection. readTimeout includes the 10 s that a large body may wait for memory, and is then enough for
+// 1 MiB at 420 kbit/s: that long, a slow publisher keeps its memory. writeTimeout includes it, the 10 s that a small body
+// may wait for memory after it was read, and the 25 s that a publish may wait for the database.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 30 * time.Second
-	writeTimeout      = time.Minute
+	writeTimeout      = 70 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
 )
 
-// Limits of a connection of HTTP/2. maxStreams is Go's default. Bodies of requests that wait are not read: together
-// they must leave room for those that are read.
+// Limits of a connection of HTTP/2. Bodies of requests that wait are not read: together they must leave room for those
+// that are read, and net/http allows less than 4 MiB for a connection.
 const (
-	maxStreams      = 250
-	maxStreamBuffer = 64 << 10
+	maxStreams      = 100
+	maxStreamBuffer = 40 << 10
 )
 
 // NewHTTPServer creates a server for addr with time limits, which net/http does not have by default.

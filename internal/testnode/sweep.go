@@ -24,7 +24,7 @@ var MiscountedRollups string
 // Sweep repairs what it finds, as a node does from time to time.
 func (tn *Node) Sweep(t testing.TB) jobs.Swept {
 	t.Helper()
-	found, err := tn.System.Maintenance.Sweep(t.Context(), func(time.Duration) {})
+	found, err := tn.System.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
 	return found
 }

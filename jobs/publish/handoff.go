@@ -49,12 +49,16 @@ func (h *handoff) reserve(req *publishRequest, i int, sub *catalog.Subscription,
 // work is nil if there is no memory for another body. It leaves the memory that the loader needs.
 func (h *handoff) work(req *publishRequest, i int, sub *catalog.Subscription) *queue.Work {
 	e := &req.Receipt.Events[i]
-	release := h.p.Memory.Spare(int64(len(e.Body)))
+	keeps, size := req.keeps(e), len(e.Body)
+	if keeps {
+		size = req.Memory
+	}
+	release := h.p.Memory.Spare(int64(size))
 	if release == nil {
 		return nil
 	}
 	if h.copyOf != e {
-		h.copyOf, h.copied = e, ownCopy(e, req.keeps(e))
+		h.copyOf, h.copied = e, ownCopy(e, keeps)
 	}
 	work := &queue.Work{SubscriptionID: sub.ID, Free: release}
 	work.SetMember(&queue.Member{SystemID: req.Receipt.SystemIDs[i], Event: *h.copied})

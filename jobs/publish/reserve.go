@@ -22,8 +22,10 @@ const (
 	// largeBodies bounds the bodies above SmallBody: two groups are stored while as much is read. With 256 publishers of
 	// 1 MB, 24 MiB took 13 MB more memory and stored no more events per second.
 	largeBodies = 16 << 20
-	// smallBodies is separate, so that small requests do not wait for large ones.
-	smallBodies = 8 << 20
+	// smallBodies is separate, so that small requests do not wait for large ones. They were read before: those that wait
+	// are bounded, too.
+	smallBodies  = 8 << 20
+	waitingSmall = 32 << 20
 
 	maxReserveTime    = 10 * time.Second
 	maxQueuedRequests = 20_000
@@ -52,12 +54,13 @@ type bodies struct {
 type bodyLimit struct {
 	*semaphore.Weighted
 	bound int64
+	most  int64 // that may wait; 0 = any number: they are not read
 	// reserved and waiting are bytes. waiting are those of requests without a reservation.
 	reserved, waiting atomic.Int64
 }
 
 func newBodies() *bodies {
-	b := &bodies{small: bodyLimit{bound: smallBodies}, large: bodyLimit{bound: largeBodies}}
+	b := &bodies{small: bodyLimit{bound: smallBodies, most: waitingSmall}, large: bodyLimit{bound: largeBodies}}
 	for _, l := range []*bodyLimit{&b.small, &b.large} {
 		l.Weighted = semaphore.NewWeighted(l.bound)
 	}
@@ -87,8 +90,11 @@ func (l *bodyLimit) wait(ctx context.Context, bytes int64, queued *atomic.Int64)
 	if queued.Add(1) > maxQueuedRequests {
 		return tooManyRequests()
 	}
-	l.waiting.Add(bytes)
 	defer l.waiting.Add(-bytes)
+	if waiting := l.waiting.Add(bytes); l.most > 0 && waiting > l.most {
+		return &OverloadError{fmt.Sprintf("too many bytes wait: more than %d bytes of requests that were read; retry later, "+
+			"or add nodes", l.most)}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, maxReserveTime, errReserveTime)
 	defer cancel()
 	err := l.Acquire(ctx, bytes)

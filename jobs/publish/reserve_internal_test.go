@@ -98,6 +98,30 @@ func TestSmallRequestsDoNotWaitForLargeOnes(t *testing.T) {
 	})
 }
 
+// Small bodies wait in memory, so their sum is bounded.
+func TestSmallRequestsThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newReserving(t)
+		var held []*Reservation
+		for range smallBodies / SmallBody {
+			held = append(held, r.now(SmallBody))
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		for range waitingSmall / SmallBody {
+			r.begin(ctx, SmallBody)
+		}
+		_, err := r.reserve(t.Context(), 1, &r.queued)
+		require.EqualError(t, err, "too many bytes wait: more than 33554432 bytes of requests that were read; retry later, "+
+			"or add nodes")
+		leave()
+		synctest.Wait()
+		require.Zero(t, r.small.waiting.Load()+r.queued.Load())
+		held[0].Release()
+		r.now(1)
+	})
+}
+
 func TestReservationsTimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

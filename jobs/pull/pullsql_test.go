@@ -208,7 +208,7 @@ func TestOpenTransactionsOfConsumersDelayNothing(t *testing.T) {
 	require.NoError(t, tn.System.Receiver.ExpireLocks(t.Context()))
 	require.NoError(t, tn.System.Receiver.Tend(t.Context()))
 	tn.MergeRollups(t)
-	_, err := tn.System.Maintenance.Sweep(t.Context(), func(time.Duration) {})
+	_, err := tn.System.Maintenance.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, tn.System.Maintenance.Repairs())
 	publishCloudEvents(t, tn, "later", 1)

@@ -39,6 +39,7 @@ type Backpressure struct {
 	waiting   int           // of these jobs, those that no node has fetched, about
 	newest    time.Time     // when the newest fetched job was created, by this process's clock
 	changed   chan struct{} // made by a publish that waits, closed after the next fetch
+	stopped   bool
 }
 
 // createdJobs are the jobs that a group of publishes created.
@@ -63,10 +64,26 @@ func (b *Backpressure) Fetched(jobs []*rivertype.JobRow, requested int) {
 		b.lag += (b.waited(jobs[0]) - b.lag) / lagShare
 	}
 	b.waiting = b.recount(jobs)
+	b.wake()
+}
+
+// wake lets the publishes that wait check again.
+func (b *Backpressure) wake() {
 	if b.changed != nil {
 		close(b.changed)
 		b.changed = nil
 	}
+}
+
+// Stop ends all waits: after the last fetch, none would end before its longest time.
+func (b *Backpressure) Stop() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	b.wake()
 }
 
 // recount counts the jobs of this node's publishes that wait after these were fetched. Other nodes fetch some of them,
@@ -125,7 +142,7 @@ func (b *Backpressure) lagAt(now time.Time) time.Duration {
 
 // Created reports the jobs of a group of publishes, whose transaction began at this time.
 func (b *Backpressure) Created(at time.Time, jobs int) {
-	if b == nil || jobs == 0 {
+	if b == nil || jobs <= 0 { // the admission counted those of the local handoff as held
 		return
 	}
 	b.mu.Lock()
@@ -161,7 +178,7 @@ func (b *Backpressure) Wait(ctx context.Context) (waited bool) {
 func (b *Backpressure) full(now time.Time) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lagAt(now) < pacedLag || b.waiting <= max(b.fetched.perSecond(now), b.gate.workers) {
+	if b.stopped || b.lagAt(now) < pacedLag || b.waiting <= max(b.fetched.perSecond(now), b.gate.workers) {
 		return nil
 	}
 	if b.changed == nil {

@@ -191,3 +191,22 @@ func TestNodeWithoutBackpressure(t *testing.T) {
 	none.Created(time.Now(), 1)
 	require.False(t, none.Wait(t.Context()))
 }
+
+// A stop ends the wait of publishes: nothing is fetched any more.
+func TestPublishesDoNotWaitAtAStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewBackpressure(NewGate(1000, nil))
+		fetch(p, job(subA, 5*time.Second))
+		p.Created(time.Now(), 50_000)
+		began, waited := time.Now(), make(chan time.Duration)
+		go func() {
+			p.Wait(t.Context())
+			waited <- time.Since(began)
+		}()
+		synctest.Wait()
+		p.Stop()
+		require.Zero(t, <-waited)
+		require.False(t, p.Wait(t.Context()))
+	})
+}

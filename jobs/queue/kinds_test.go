@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -87,7 +86,7 @@ func TestJobsOfAnUnknownKindAreOnlyPromoted(t *testing.T) {
 	n, err = tn.System.JobRows.Reclaim(t.Context(), ids)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	require.NoError(t, testnode.ErrorOf(tn.System.Maintenance.Sweep(t.Context(), func(time.Duration) {})))
+	require.NoError(t, testnode.ErrorOf(tn.System.Maintenance.Sweep(t.Context())))
 	traffic := tn.Traffic(t)
 	require.Equal(t, 4, traffic.QueuedInAll)
 	require.Equal(t, "available scheduled running running", statesOfFutureKinds(t, tn))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -216,7 +215,7 @@ func TestSweepIsDoneByOneNodeAtATime(t *testing.T) {
 
 	other := tn.Beside(t, node.Options{Node: "node-2"}).System
 	testnode.AtOnce(2, func(i int) {
-		_, err := []*node.System{tn.System, other}[i].Maintenance.Sweep(t.Context(), func(time.Duration) {})
+		_, err := []*node.System{tn.System, other}[i].Maintenance.Sweep(t.Context())
 		require.NoError(t, err)
 	})
 	tn.Sweep(t) // each may have skipped for the other
@@ -331,15 +330,4 @@ func TestSweepFindsNothingUnderLoad(t *testing.T) {
 	require.Zero(t, tn.System.Maintenance.Repairs())
 	tn.Exec(t, "DELETE FROM postrider_internal.deliveries WHERE subscription_id = $1", gone.ID)
 	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
-}
-
-// A pass over a long backlog takes seconds of CPU: the sweeper rests after each step.
-func TestSweepRestsAfterEachStep(t *testing.T) {
-	t.Parallel()
-	tn, _ := testnode.Orders(t)
-	var took []time.Duration
-	_, err := tn.System.Maintenance.Sweep(t.Context(), func(step time.Duration) { took = append(took, step) })
-	require.NoError(t, err)
-	require.Len(t, took, 6, "a step of each repair")
-	require.Positive(t, slices.Min(took))
 }
