@@ -21,15 +21,15 @@ func TestSpacedTask(t *testing.T) {
 			var runs []int // seconds after the start
 			l := loop{time.Second, requested, []task{{unbounded: true, spaced: true, run: func(context.Context) error {
 				runs = append(runs, int(time.Since(began).Seconds()))
-				time.Sleep(took)
+				<-time.After(took)
 				return nil
 			}}}}
 			go l.repeat(ctx, slog.New(slog.DiscardHandler))
-			time.Sleep(time.Duration(want[2])*time.Second + took + time.Millisecond)
+			<-time.After(time.Duration(want[2])*time.Second + took + time.Millisecond)
 			requested <- struct{}{}
 			synctest.Wait()
 			stop()
-			time.Sleep(took)
+			<-time.After(took)
 			require.Equal(t, append(want, want[2]+int(took.Seconds())), runs)
 		})
 	}

@@ -178,8 +178,8 @@ func (s *Server) Handler() http.Handler { return s.echo }
 func (s *Server) Echo() *echo.Echo { return s.echo }
 
 // Limits of a connection. readTimeout includes the 10 s that a large body may wait for memory, and is then enough for
-// 1 MiB at 420 kbit/s: that long, a slow publisher keeps its memory. writeTimeout includes it, the 10 s that a small body
-// may wait for memory after it was read, and the 25 s that a publish may wait for the database.
+// 1 MiB at 420 kbit/s: that long, a slow publisher keeps its memory. writeTimeout includes it, the 10 s that a small
+// body may wait for memory after it was read, and the 25 s that a publish may wait for the database.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 30 * time.Second
