@@ -43,7 +43,7 @@ func TestTopicMovesWhilePublishersUseIt(t *testing.T) {
 	hooks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/switch_publishers":
-			proxy.lead(b.api)
+			proxy.routeTo(b.api)
 			billing.open()
 		case "/consumers_finish":
 			n, err := acknowledgeAll(t, databases[0])
@@ -68,12 +68,12 @@ func TestTopicMovesWhilePublishersUseIt(t *testing.T) {
 		string(before)+pageScript(movePage, fromRoot(t, movePage), dir))
 
 	eventually(t, "publishers use B", func() bool { return proxy.acceptedBy(b.api) >= 20 })
-	proxy.lead("")
+	proxy.routeTo("")
 	publishing.working.Wait()
 	require.Empty(t, proxy.failures(), "publishers noticed nothing")
 	accepted := proxy.acceptedBy(a.api) + proxy.acceptedBy(b.api)
-	const letters = "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'orders' AND state = 'open'"
-	eventually(t, "every event is a dead letter at B", databases[1].atLeast(accepted, letters))
+	const openDeadLetters = "SELECT count(*) FROM postrider.dead_letters WHERE topic = 'orders' AND state = 'open'"
+	eventually(t, "every event is a dead letter at B", databases[1].atLeast(accepted, openDeadLetters))
 	// The endpoint also gets the event about the deletion of its event subscription at A, which no one published.
 	eventually(t, "every event has arrived", func() bool { return len(billing.arrivalsSoFar()) == accepted+1 })
 	verdict := publishing.compare(billing)
@@ -81,12 +81,12 @@ func TestTopicMovesWhilePublishersUseIt(t *testing.T) {
 	require.Zero(t, verdict.Duplicates)
 	require.Equal(t, []int{accepted, accepted + 1}, []int{verdict.Published, verdict.Received})
 	require.Len(t, verdict.Unacknowledged, 1)
-	require.Equal(t, accepted, one[int](databases[1], letters))
+	require.Equal(t, accepted, one[int](databases[1], openDeadLetters))
 	require.EqualValues(t, proxy.acceptedBy(a.api), received.Load())
 	n, err := acknowledgeAll(t, databases[1])
 	require.NoError(t, err)
 	require.Equal(t, proxy.acceptedBy(b.api), n)
-	require.Zero(t, one[int](databases[0], letters))
+	require.Zero(t, one[int](databases[0], openDeadLetters))
 	a.manage(http.StatusNotFound, http.MethodGet, "/v1/topics/orders", "")
 }
 
@@ -111,7 +111,7 @@ func acknowledgeAll(t *testing.T, db *database) (int, error) {
 	}
 }
 
-// route is a proxy before services. It leads every request to one of them.
+// route is a proxy before services. It routes every request to one of them.
 type route struct {
 	url string
 
@@ -125,7 +125,7 @@ type route struct {
 func startRoute(t *testing.T, to string) *route {
 	t.Helper()
 	r := &route{accepted: map[string]int{}}
-	r.lead(to)
+	r.routeTo(to)
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	r.url = server.URL
@@ -170,8 +170,8 @@ func (r *route) note(service string, status int) {
 	r.failed = append(r.failed, fmt.Sprintf("%d from %s", status, service))
 }
 
-// lead leads further requests to a service, or rejects them, and waits for the others.
-func (r *route) lead(service string) {
+// routeTo routes further requests to a service, or rejects them, and waits for the others.
+func (r *route) routeTo(service string) {
 	to, _ := url.Parse(service)
 	if service == "" {
 		to = nil

@@ -111,7 +111,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	requireFinding(t, found, ok, "settings", "")
 	requireFinding(t, found, fail, "durability", "")
 	requireFinding(t, found, warn, "partitions", "events has a default partition")
-	requireFinding(t, found, warn, "connections", "1 node with up to 1001 connections")
+	requireFinding(t, found, warn, "connections", "1 node with up to 1002 connections")
 	requireFinding(t, found, warn, "nodes", "no node that delivers")
 	requireFinding(t, found, fail, "encryption key", "sealed with key")
 	require.Contains(t, runDoctor(t, url)["encryption key"].Remedy, "to the key of the nodes")

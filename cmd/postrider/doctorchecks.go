@@ -197,13 +197,13 @@ func (f *findings) checkPartitions(seen *query.Checkup) {
 		"--keep-attempts-days)", least, oldest), wrong...)
 }
 
-// checkNodes checks the nodes, their backlog, and the connections that they may open: a pool each, and one for the
-// heartbeat.
+// checkNodes checks the nodes, their backlog, and the connections that they may open: a pool each, one for the
+// heartbeat, and one for /metrics while the pool is busy.
 func (f *findings) checkNodes(seen *query.Checkup, maxConns int) {
 	setting := func(name string) int { n, _ := strconv.Atoi(seen.Settings[name]); return n }
 	limit := setting("max_connections") - setting("superuser_reserved_connections") - setting("reserved_connections")
 	others := max(seen.Server.Connections-seen.Server.OwnConnections, 0)
-	nodes, each := len(seen.Nodes), maxConns+1
+	nodes, each := len(seen.Nodes), maxConns+2
 	message := fmt.Sprintf("%s with up to %d connections each and %d other connections, of %d",
 		terminal.Plural(max(nodes, 1), "node"), each, others, limit)
 	f.check("connections", message, warnIf(max(nodes, 1)*each+others+spareConnections > limit, message,

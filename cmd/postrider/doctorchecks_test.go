@@ -112,7 +112,9 @@ func TestDoctorChecks(t *testing.T) {
 		{"fail", "partitions", "no partition for tomorrow", func(c *query.Checkup) { c.Partitions[0].Ahead = 0 }},
 		{"warn", "partitions", "for 3 days ahead", func(c *query.Checkup) { c.Partitions[0].Ahead = 3 }},
 		{"warn", "partitions", "default partition", func(c *query.Checkup) { c.Partitions[0].Default = true }},
-		{"warn", "connections", "of 17", func(c *query.Checkup) { c.Settings["max_connections"] = "20" }},
+		{"warn", "connections", "up to 18 connections each and 2 other connections, of 17", func(c *query.Checkup) {
+			c.Settings["max_connections"] = "20"
+		}},
 		{"warn", "nodes", "no node that delivers", func(c *query.Checkup) { c.Nodes = nil }},
 		{"warn", "nodes", "last heartbeat 1m0s ago", func(c *query.Checkup) { c.Nodes[0].Silent = time.Minute }},
 		{"warn", "nodes", "2 versions", func(c *query.Checkup) {

@@ -50,7 +50,7 @@ Examples:
   postrider deadletter import ./deadletters --topic orders --dry-run
   postrider deadletter import ./deadletters --topic orders
   postrider deadletter import azblob://deadletters/ORDERS --topic orders
-  postrider deadletter import letter.json --topic orders --subscription billing`
+  postrider deadletter import dead-letter.json --topic orders --subscription billing`
 }
 
 const (

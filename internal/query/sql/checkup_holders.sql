@@ -3,11 +3,13 @@
 SELECT 'transaction' AS kind,
        format('%s, process %s of role %s, %s', coalesce(nullif(application_name, ''), backend_type), pid,
               coalesce(usename, '-'), coalesce(state, '-')) AS name,
-       clock_timestamp() - xact_start AS age, coalesce(age(backend_xmin), 0)::bigint AS transactions,
+       clock_timestamp() - xact_start AS age,
+       coalesce(greatest(age(backend_xid), age(backend_xmin)), 0)::bigint AS transactions,
        0::bigint AS kept_bytes, coalesce(state LIKE 'idle in transaction%', false) AS idle
   FROM pg_stat_activity
  WHERE xact_start < clock_timestamp() - interval '1 minute' AND pid <> pg_backend_pid()
-   AND (backend_xmin IS NOT NULL OR state LIKE 'idle in transaction%') AND backend_type <> 'autovacuum worker'
+   AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL OR state LIKE 'idle in transaction%')
+   AND backend_type <> 'autovacuum worker'
  UNION ALL
 SELECT 'prepared', format('%s of role %s', gid, owner), clock_timestamp() - prepared, age(transaction)::bigint, 0, true
   FROM pg_prepared_xacts
