@@ -42,7 +42,7 @@ func TestSQLEndsAStatementThatTakesLong(t *testing.T) {
 	db := newDatabase(t)
 	r := db.postrider("sql", "--timeout", "1us", "SELECT pg_sleep(60)")
 	require.Equal(t, 1, r.code)
-	require.Contains(t, r.stderr, "statement timeout")
+	require.Contains(t, r.stderr, "it was canceled after 1µs, raise --timeout")
 	r = db.postrider("sql", "--timeout", "50ms", "SELECT pg_sleep(60)")
 	require.Equal(t, 1, r.code)
 	require.Regexp(t,

@@ -23,7 +23,7 @@ import (
 // those whose request was cut.
 func endpoint(t *testing.T) (url string, called, cut chan string) {
 	t.Helper()
-	called, cut = make(chan string, 1000), make(chan string, 1000)
+	called, cut = make(chan string, 10_000), make(chan string, 1000) // for more requests than any test causes
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client is gone
 		called <- r.URL.Path
