@@ -34,3 +34,23 @@ func TestSpacedTask(t *testing.T) {
 		})
 	}
 }
+
+// A spaced task that fails runs again at its interval.
+func TestSpacedTaskThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		began := time.Now()
+		var runs []time.Duration
+		l := loop{2 * time.Second, nil, []task{{unbounded: true, spaced: true, run: func(context.Context) error {
+			runs = append(runs, time.Since(began))
+			<-time.After(time.Second)
+			return context.DeadlineExceeded
+		}}}}
+		go l.repeat(ctx, slog.New(slog.DiscardHandler))
+		<-time.After(5 * time.Second)
+		stop()
+		synctest.Wait()
+		require.Equal(t, []time.Duration{0, 3 * time.Second}, runs)
+	})
+}
