@@ -93,6 +93,30 @@ func TestLargeBodiesWaitUnread(t *testing.T) {
 	require.Equal(t, 2, s.count("SELECT count(*) FROM postrider.events"))
 }
 
+// A small body is read before it waits for memory: its publisher may be slow.
+func TestSmallBodiesAreReadFirst(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	key := s.topic("orders", "")
+	var held []*publish.Reservation
+	for range 8 << 20 / publish.SmallBody {
+		memory, err := s.reserve(t.Context(), publish.SmallBody)
+		require.NoError(t, err)
+		held = append(held, memory)
+	}
+	body := gridEvents("small")
+	conn, from := s.begin(key, len(body), "Expect: 100-continue\r\n") // net/http sends 100 when the body is read
+	require.Equal(t, http.StatusContinue, statusOf(t, from))
+	_, err := io.WriteString(conn, body)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.store.Publisher.PublishCounters().Waiting == 1 },
+		time.Minute, time.Millisecond)
+	for _, memory := range held {
+		memory.Release()
+	}
+	require.Equal(t, http.StatusOK, statusOf(t, from))
+}
+
 // A body without a length takes the memory of the largest one until it is read, and then its own.
 func TestMemoryOfChunkedBodies(t *testing.T) {
 	t.Parallel()
