@@ -188,8 +188,8 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// Limits of a connection of HTTP/2. Bodies of requests that wait are not read: together they must leave room for those
-// that are read, and net/http allows less than 4 MiB for a connection.
+// Limits of a connection of HTTP/2. Bodies of requests that wait are not read: together they must leave buffers to
+// those that are read, and net/http allows less than 4 MiB for a connection.
 const (
 	maxStreams      = 100
 	maxStreamBuffer = 40 << 10

@@ -62,8 +62,9 @@ func TestMeterCountsEachMinuteOnce(t *testing.T) {
 			require.Equal(t, want, counts)
 			tn.MergeRollups(t)
 		}
-		meter.Elapse(3 * time.Minute)                                            // as if all that was three minutes ago
-		for _, shift := range []string{"-8760 hours -3 minutes", "8760 hours"} { // at once, a row could meet one that moves later
+		meter.Elapse(3 * time.Minute) // as if all that was three minutes ago
+		// In one step, a row could meet another one that moves later.
+		for _, shift := range []string{"-8760 hours -3 minutes", "8760 hours"} {
 			tn.Exec(t, "UPDATE postrider_internal.rollups SET minute = minute + interval '"+shift+"'")
 		}
 	}

@@ -75,7 +75,7 @@ func TestExhaustedDeliveriesFindTheirAttempts(t *testing.T) {
 		"reason = 'MaxDeliveryAttemptsExceeded' AND last_error = 'response 503 of batch 20000'"))
 }
 
-// PostgreSQL has room for 6,400 locks, and a node keeps events for as many days as it is configured to.
+// The lock table has 6,400 places by default, and a node keeps events for as many days as it is configured to.
 func TestReceivesLockOnlyTheDaysOfTheirEvents(t *testing.T) {
 	t.Parallel()
 	tn, sub := pulled(t, 10, 10)
