@@ -352,8 +352,21 @@ SELECT coalesce(array_agg(s), '{}') FROM unnest($1::bigint[]) AS s
 	}
 }
 
+// endedStatement checks whether expire_locks would find a lock. A call takes 1.5 ms, which an idle node would spend four
+// times a second.
+const endedStatement = `
+SELECT EXISTS (SELECT FROM postrider_internal.river_job
+                WHERE state = 'scheduled' AND queue = 'locks' AND priority = 1 AND scheduled_at <= now())`
+
 // ExpireLocks ends the locks whose time has ended. Every node calls it again and again.
 func (r *Receiver) ExpireLocks(ctx context.Context) error {
+	var ended bool
+	if err := r.db.QueryRow(ctx, endedStatement).Scan(&ended); err != nil {
+		return fmt.Errorf("check which locks have ended: %w", err)
+	}
+	if !ended {
+		return nil
+	}
 	return r.inSteps(ctx, "SELECT postrider_internal.expire_locks($1, $2)", expireStep, r.node)
 }
 

@@ -28,7 +28,7 @@ const (
 	idleInterval = time.Second
 	// DefaultCapacity is how many jobs of an event subscription may be queued while its endpoint is unknown: four for each
 	// of its first 64 calls.
-	DefaultCapacity = 256
+	DefaultCapacity = 256 // waiting.sql repeats it
 	// publisherCapacity is the same on a node that makes no attempts: it must not slow down a fast endpoint, and the nodes
 	// that make attempts put the surplus on hold.
 	publisherCapacity = 2000
@@ -318,7 +318,7 @@ SELECT key, closed_until - clock_timestamp() FROM postrider_internal.delivery_ra
 var (
 	queuedStatement     = sqlFile("queued")
 	probationsStatement = sqlFile("probations")
-	waitingStatement    = sqlFile("waiting", "limit")
+	waitingStatement    = sqlFile("waiting")
 )
 
 // SampleTraffic takes a sample now.
@@ -349,7 +349,7 @@ func (t *Traffic) SampleTraffic(ctx context.Context) (*TrafficSample, error) {
 		fresh.Probations[string(probation.Key)] = probation
 		probation.Key = nil
 	}))
-	batch.Queue(waitingStatement, DefaultCapacity).
+	batch.Queue(waitingStatement).
 		Query(EachRow([]any{&id, &n}, func() { fresh.Waiting = append(fresh.Waiting, Waiting{SubscriptionID: id, Held: n}) }))
 	closed := map[string]time.Duration{}
 	var key string
