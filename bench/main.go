@@ -33,6 +33,7 @@ type verbs struct {
 	Rates      ratesCmd      `cmd:"" set:"nodes=3" help:"Measure how exactly nodes keep a rate limit, or what an endpoint that responds 429 accepts." example:"rates --limit 50 --warm-up 1s --kill; rates --nodes 2 --accepts 100; rates --nodes 1 --at-once 5 --response-time 200ms"`
 	Held       heldCmd       `cmd:"" help:"Measure what a long transaction costs, which keeps vacuum from removing rows." detail:"Measures while the transaction is open, and how soon the figures recover after it." example:"held --kind slot; held --duration 60s --after 20s; held --kind none"`
 	Chart      chartCmd      `cmd:"" help:"Print an SVG image of reports of held." example:"chart snapshot.json queries.json slot.json none.json"`
+	River      riverCmd      `cmd:"" help:"Measure River without postrider: jobs that only send a request." detail:"They are inserted before. It is what River and this machine allow: nothing is published, stored, loaded or recorded." example:"river --workers 500"`
 	Pull       pullCmd       `cmd:"" help:"Measure consumers of a queue: a backlog, latency, and waiting receivers." example:"pull --consumers 16"`
 }
 

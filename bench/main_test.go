@@ -57,7 +57,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// TestThroughput measures a real build for a second.
+// TestThroughput measures a real build for a second, and River.
 func TestThroughput(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -82,4 +82,8 @@ func TestThroughput(t *testing.T) {
 		require.Contains(t, report.CPUSecondsPer10k, process)
 	}
 	require.Contains(t, stderr, "throughput: starting", "progress is not in the report")
+
+	_, stderr, code = bench(t, "river", "--binary", binary, "--duration", "1s", "--jobs", "20")
+	require.Equal(t, 2, code, stderr)
+	require.Contains(t, stderr, "all 20 jobs ended before 1s were over: use more --jobs")
 }

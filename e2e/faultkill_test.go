@@ -69,10 +69,10 @@ func TestFaultPointsAreNotInTheProgram(t *testing.T) {
 	}
 }
 
-// The campaign: hours of bad luck in 25 minutes.
+// The campaign: hours of bad luck in some ten minutes.
 func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machine for itself
 	onlyWithFaults(t)
-	const kills, events, quiet = 300, 1_000_000, 20 * time.Minute // on a quiet machine
+	const kills, events, quiet = 500, 1_000_000, 20 * time.Minute // on a quiet machine
 	_, db := ownCluster(t)
 	f := newFaultFleet(t, db, 2, heavyLoad)
 	f.out, f.strict = os.Stderr, true
