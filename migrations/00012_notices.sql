@@ -39,15 +39,16 @@ CREATE FUNCTION postrider_internal.system_topic() RETURNS bigint LANGUAGE sql ST
 SELECT id FROM postrider_internal.topics WHERE name = 'postrider.system' AND deleted_at IS NULL;
 END;
 
--- Since when postrider.system has an event subscription; NULL = it has none.
+-- Since when postrider.system has an event subscription; NULL = it has none. It is no join: its callers may have
+-- disabled nested loops, and a hash join would read all event subscriptions (10,000: 4.7 ms instead of 0.1).
 CREATE FUNCTION postrider_internal.notices_since() RETURNS timestamptz LANGUAGE sql STABLE BEGIN ATOMIC
-SELECT min(s.created_at) FROM postrider_internal.topics t JOIN postrider_internal.event_subscriptions s
-    ON s.topic_id = t.id
- WHERE t.name = 'postrider.system' AND t.deleted_at IS NULL AND s.deleted_at IS NULL;
+SELECT min(s.created_at) FROM postrider_internal.event_subscriptions s
+ WHERE s.topic_id = (SELECT postrider_internal.system_topic()) AND s.deleted_at IS NULL;
 END;
 
 -- Stores notices of those deliveries that the calling transaction has dead-lettered or dropped. It is called after
--- their history was written. The day is part of the statement's text: a kept plan would lock every day's partition.
+-- their history was written. The day is part of the statement's text: a kept plan would lock every day's partition. The
+-- subquery is evaluated once: the function alone, for each delivery, took 75 ms of 5,000.
 CREATE FUNCTION postrider_internal.note_ends(deliveries bigint[]) RETURNS void LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -62,7 +63,7 @@ BEGIN
                (array_agg(h.id ORDER BY h.id))[:20], (array_agg(h.dead_letter_id ORDER BY h.id))[:20]
           FROM postrider_internal.delivery_history h
          WHERE h.day = %L AND h.id = ANY ($1) AND h.finished_at = now() AND h.state IN ('dead_lettered', 'dropped')
-           AND h.topic_id <> postrider_internal.system_topic()
+           AND h.topic_id <> (SELECT postrider_internal.system_topic())
          GROUP BY h.state, h.topic_id, h.subscription_id, h.reason$note$, (now() AT TIME ZONE 'UTC')::date)
          USING note_ends.deliveries;
 END $$;

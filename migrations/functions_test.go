@@ -1,10 +1,12 @@
 package migrations_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"postrider/internal/postgres"
 	"postrider/internal/testdb"
 )
 
@@ -59,6 +61,33 @@ func TestFunctionsDependOnNoSetting(t *testing.T) {
 		    postrider_internal.event_data('CustomEventSchema', '{"data": 1}'), postrider.try_text('x'),
 		    postrider.try_text('\xff'), coalesce(postrider.jsonb_error('1'), '-'),
 		    (postrider_internal.add_buckets('{1}', '{2}'))[1], (postrider_internal.add_to_bucket(NULL, 1, 5))[2])`))
+}
+
+// Recording a dead letter calls it with KeepPlan's settings: a hash join would read all event subscriptions.
+func TestNoticesSinceReadsOneTopic(t *testing.T) {
+	t.Parallel()
+	tx, err := migrated(t).Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(t.Context(), `INSERT INTO postrider_internal.topics (id, name, kind, input_schema, key1_sealed,
+		       key2_sealed, key1_hash, key2_hash)
+		SELECT i, CASE i WHEN 1 THEN 'postrider.system' ELSE 't' || i END, 'basic', 'CloudEventSchemaV1_0', '', '', '', ''
+		FROM generate_series(1, 101) i;
+		INSERT INTO postrider_internal.event_subscriptions (topic_id, name, settings, endpoint_base_url, endpoint_hash,
+		       event_delivery_schema, retry_policy)
+		SELECT 1 + i, 's', '{}', '', '', 'CloudEventSchemaV1_0', 'ga-2021' FROM generate_series(0, 100) i`)
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), postgres.KeepPlan)
+	require.NoError(t, err)
+	const readRows = `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+		WHERE relid = 'postrider_internal.event_subscriptions'::regclass`
+	var before, after int
+	var found bool
+	require.NoError(t, tx.QueryRow(t.Context(), readRows).Scan(&before))
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT postrider_internal.notices_since() = now()").Scan(&found))
+	require.NoError(t, tx.QueryRow(t.Context(), readRows).Scan(&after))
+	require.True(t, found)
+	require.Equal(t, 1, after-before)
 }
 
 // A publication of all tables rejects changes of a table that has neither a key nor a replica identity. A full one is
