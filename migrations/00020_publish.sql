@@ -66,8 +66,8 @@ BEGIN
            AND octet_length(source) <= 1024 AND (grid OR source <> '')
                AND strpos(replace(concat(id, type, subject, source, data_version), E'\r', E'\n'), E'\n') = 0
            AND (time IS NULL
-               OR time ~ '^[12]\d{3}-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])'
-               '-31)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?Z$')
+               OR time COLLATE "C" ~ '^[12]\d{3}-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|'
+               '(0[13578]|1[02])-31)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?Z$')
            AND octet_length(body) <= 1048576 AND octet_length(body) - octet_length(replace(replace(body, '{', ''), '[',
                '')) <= 256
            AND to_regclass('postrider_internal.events_' || to_char(day, 'YYYYMMDD')) IS NOT NULL

@@ -11,7 +11,7 @@ BEGIN
             'A condition is {"field": …, "op": …, "value": …}. Fields: data.<path>, subject, type, id, source, error, '
             'response, text. Operators: = != < <= > >= ~ !~ and : (contains).'
             ELSE 'A filter may have topic, subscription, reason, last_outcome, last_status, min_attempts, event_id, '
-            'event_type, subject, subject_prefix, source, dead_lettered_from, dead_lettered_until, redelivered, '
+            'event_type, subject, subject_prefix, source, dead_lettered_from, dead_lettered_until, state, '
             'dead_letter_ids and match.' END;
 END $$;
 
@@ -35,8 +35,10 @@ DECLARE
     part text;
     path jsonb := '[]';
 BEGIN
-    IF length(field) > 1000
-       OR substr(field, 5) !~ '^(\.("([^"\\[:cntrl:]]|\\["\\])+"|[^."\\[:space:][:cntrl:]]+))*$' THEN
+    IF length(field) > 1000 THEN
+        PERFORM postrider_internal.reject_filter(member, format('must have at most 1000 characters, has %s',
+            length(field)));
+    ELSIF substr(field, 5) !~ '^(\.("([^"\\[:cntrl:]]|\\["\\])+"|[^."\\[:space:][:cntrl:]]+))*$' THEN
         PERFORM postrider_internal.reject_filter(member, format('must be a path such as data.order.id, '
             'data.items.0.sku or data."a.b", is %s', left(field, 64)));
     END IF;
@@ -63,7 +65,8 @@ CREATE FUNCTION postrider_internal.check_regexp(member text, given text) RETURNS
     SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 BEGIN
     IF length(given) > 1000 THEN
-        PERFORM postrider_internal.reject_filter(member, 'must have at most 1000 characters');
+        PERFORM postrider_internal.reject_filter(member, format('must have at most 1000 characters, has %s',
+            length(given)));
     ELSIF replace(given, '\\', '') ~ '\\[1-9]' THEN
         PERFORM postrider_internal.reject_filter(member, format('must not have a back reference such as \1, is %s',
             left(given, 64)));

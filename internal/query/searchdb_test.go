@@ -3,10 +3,13 @@ package query_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/operator"
@@ -123,6 +126,22 @@ func TestSearchByContent(t *testing.T) {
 		FROM postrider.dead_letters WHERE topic = 'shop' AND jsonb_typeof(data) IS DISTINCT FROM 'object'`))
 }
 
+// The hint of a rejected filter names the members that a filter may have.
+func TestFilterHintNamesTheMembers(t *testing.T) {
+	t.Parallel()
+	tn := searchable(t, nil)
+	_, err := tn.Pool.Exec(t.Context(), `SELECT postrider.count_dead_letters('{"x": 1}')`)
+	var pgErr *pgconn.PgError
+	require.ErrorAs(t, err, &pgErr)
+	members := regexp.MustCompile(`[a-z_]+`).FindAllString(strings.TrimPrefix(pgErr.Hint, "A filter may have "), -1)
+	members = slices.DeleteFunc(members, func(m string) bool { return m == "and" })
+	require.Len(t, members, 16)
+	for _, m := range members {
+		require.Contains(t, tn.RejectedBy(t, "SELECT postrider.count_dead_letters($1)", `{"`+m+`": true}`),
+			"filter."+m+" must be")
+	}
+}
+
 func TestSearchRejects(t *testing.T) {
 	t.Parallel()
 	tn := searchable(t, nil)
@@ -153,7 +172,8 @@ func TestSearchRejects(t *testing.T) {
 			"filter.match[0].value must not have a back reference",
 		condition(`{"field": "data.x", "op": "!~", "value": "[[:no:]]"}`): "" +
 			"filter.match[0].value is not a valid regular expression",
-		condition(fmt.Sprintf(`{"field": "error", "op": "~", "value": %q}`, long)): "at most 1000 characters",
+		condition(fmt.Sprintf(`{"field": "error", "op": "~", "value": %q}`, long)): "" +
+			"filter.match[0].value must have at most 1000 characters, has 1001",
 		condition(fmt.Sprintf(`{"field": "data.x", "op": "=", "value": %s1%s}`, strings.Repeat("[", 257),
 			strings.Repeat("]", 257))): "filter.match[0].value must not nest deeper than 256 levels",
 	} {
@@ -164,7 +184,7 @@ func TestSearchRejects(t *testing.T) {
 		"größe id ~ *":          "search at character 12: id ~: the value is not a valid regular expression: *: ",
 		`error ~ (a)\1`:         "search at character 9: error ~: the value must not have a back reference",
 		"data.x < true":         "search at character 10: data.x <: the value must be a number or a string, is a boolean",
-		"data." + long + " = 1": "search at character 1010: data." + long + " =: the field must be a path",
+		"data." + long + " = 1": "search at character 1010: data." + long + " =: the field must have at most 1000 characters, has 1006",
 	} {
 		filter := &query.DeadLetterFilter{Search: search}
 		_, err := tn.System.Reader.ListDeadLetters(t.Context(), filter, query.DeadLetterPlace{}, 1)
