@@ -28,7 +28,7 @@ EXCEPTION WHEN OTHERS THEN
     RETURN SQLERRM;
 END $$;
 
--- Response excerpts are bytes of strangers: valid UTF-8 is shown as text, anything else as PostgreSQL's escape format.
+-- An endpoint may respond with any bytes: valid UTF-8 is shown as text, anything else as PostgreSQL's escape format.
 CREATE FUNCTION postrider.try_text(body bytea) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
@@ -93,7 +93,7 @@ END $$;
 -- Creates the partition of a day as a separate table and attaches it: publishing and recording continue meanwhile.
 -- CREATE TABLE ... PARTITION OF would block both.
 --
--- 1,000 distinct event subscriptions, as for deliveries: with few of them PostgreSQL looks for the last rows of one in
+-- 1,000 distinct event subscriptions, as for deliveries: with few of them PostgreSQL reads the last rows of one in
 -- order of id, and reads a whole day for one that has none.
 CREATE FUNCTION postrider_internal.create_partition(parent text, day date) RETURNS void LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$

@@ -31,7 +31,7 @@ CREATE TABLE postrider_internal.api_keys (
     expires_at   timestamptz,
     last_used_at timestamptz,
     revoked_at   timestamptz,
-    -- A personal key has an owner, and ends with them. machine is the computer that it was made for.
+    -- A personal key has an owner, and ends with them. machine is the computer that it is for.
     user_id      bigint REFERENCES postrider_internal.users ON DELETE CASCADE,
     machine      text CHECK (char_length(machine) <= 100),
     -- Whether it may run SQL queries; NULL = as the scope. A personal key follows its owner.

@@ -140,15 +140,15 @@ COMMENT ON COLUMN postrider.operations.failed IS
     'schema, or they were erased. Of repairs, also those whose edited event is invalid; of retries, those on hold.';
 COMMENT ON COLUMN postrider.operations.last_error IS 'The last error; NULL = none.';
 COMMENT ON COLUMN postrider.operations.reached_at IS
-    'Progress of the search: the time of the last dead letter or event that was checked; NULL = not begun. An erasure '
-    'checks the events, then the dead letters.';
+    'Progress of the search: the time of the last dead letter or event that was checked. NULL = not begun, or an '
+    'operation on deliveries. An erasure checks the events, then the dead letters.';
 COMMENT ON COLUMN postrider.operations.started_by IS 'Who started it; values as in postrider.audit.actor.';
 COMMENT ON COLUMN postrider.operations.created_at IS
     'When it was started. It does not include dead letters that were written later.';
 COMMENT ON COLUMN postrider.operations.finished_at IS 'When it ended; NULL = it is running.';
 COMMENT ON COLUMN postrider.operations.pending IS
     'Number of its redeliveries that are pending: postrider.deliveries with this operation_id. NULL, as the four '
-    'counts below, for a purge or an erasure.';
+    'counts below, unless it is a redelivery or a repair.';
 COMMENT ON COLUMN postrider.operations.delivered IS
     'Number of its redeliveries that were delivered. Exact, and kept after the rows of the deliveries are removed.';
 COMMENT ON COLUMN postrider.operations.dead_lettered IS 'Number of its redeliveries that became dead letters again.';

@@ -191,8 +191,7 @@ END;
 -- A delivery is canceled only together with its job row, or its batch and the batch's job row. One whose attempt is
 -- being recorded at the same time has another job row afterward; the next call cancels it. A delivery without its job
 -- row, which should not exist, is canceled too. One that a consumer's open transaction has locked is left to a later
--- call. A job of a kind that only a newer version knows is left to that
--- version's nodes.
+-- call. A job of a kind that only a newer version knows is left to that version's nodes.
 CREATE FUNCTION postrider_internal.cancel_pending(
     subscription bigint, after bigint, most integer, OUT last bigint, OUT met bigint, OUT canceled bigint
 ) LANGUAGE sql BEGIN ATOMIC

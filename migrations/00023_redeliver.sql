@@ -72,8 +72,8 @@ END;
 -- Redelivers dead letters to target, or each to its own event subscription. Returns for each existing one its new
 -- delivery and its event, or the obstacle: redelivered, deleted, expired, schema or erased (its body is gone). One that
 -- was redelivered before the given time is redelivered again. operation is the operation that does it; NULL = none. It
--- leaves out resolved ones, unless its filter names that state. At
--- its rate, the redeliveries are due one after the other.
+-- leaves out resolved ones, unless its filter names that state. At its rate, the redeliveries are due one after the
+-- other.
 --
 -- edits are the events to deliver instead, one for each id or NULL; edited_by made them. Such an event is stored as a
 -- new one with its lineage.

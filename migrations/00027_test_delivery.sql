@@ -36,8 +36,8 @@ RETURN CASE schema
            'topic', topic, 'dataVersion', '1'))
        END;
 
--- The event subscription is locked against a deletion that would not see the delivery. It comes into the world on hold,
--- as every redelivery does.
+-- The event subscription is locked against a deletion that would not see the delivery. The delivery is created on hold,
+-- as every redelivery is.
 CREATE FUNCTION postrider_internal.test_delivery(topic text, subscription text, actor text, address text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

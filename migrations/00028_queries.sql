@@ -11,7 +11,8 @@ CREATE TRIGGER reject_retired_keys BEFORE INSERT OR UPDATE OF password_sealed ON
     FOR EACH ROW EXECUTE FUNCTION postrider_internal.reject_retired_keys('password_sealed');
 
 -- Saved queries. A temporary one (expires_at) is found only by its name, which is random. owner is an actor as in the
--- audit. A name is unique among an owner's queries, and among the shared ones: so it says nothing about private ones.
+-- audit. A name is unique among an owner's queries, and among the shared ones: so it reveals nothing about private
+-- ones.
 CREATE TABLE postrider_internal.queries (
     name        text NOT NULL CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$'),
     description text NOT NULL CHECK (char_length(description) <= 1000),

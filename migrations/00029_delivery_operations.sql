@@ -46,8 +46,8 @@ BEGIN
     PERFORM FROM postrider_internal.deliveries d WHERE d.id = ANY (ids) ORDER BY d.id FOR UPDATE;
 END $$;
 
--- Retries or cancels one delivery. A rejection becomes the result and does not end the step; the constraint's name says
--- which.
+-- Retries or cancels one delivery. A rejection becomes the result, by the name of its constraint, and does not end the
+-- step.
 CREATE FUNCTION postrider_internal.try_delivery(delivery bigint, kind text) RETURNS text LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -2,11 +2,11 @@
 -- Pull delivery. A pending delivery of an event subscription with delivery mode Queue is available (no job, visible
 -- from next_attempt_at), or locked by a consumer, or on hold. A lock is a delivery attempt, and its job is the token:
 -- a job of kind lock, due when the lock ends. Only the statement that deletes the job's row ends the lock, so that
--- either the consumer's answer or the end of its time counts. Nodes and consumers in SQL use the same functions. They
+-- either the consumer's call or the end of its time counts. Nodes and consumers in SQL use the same functions. They
 -- append to tables that deliveries share and change only rows of their deliveries: a consumer's transaction that stays
 -- open delays nothing else.
 
--- How the deliveries of event subscriptions are handed out. hold is NULL if they may be. queued is false where the
+-- What applies to a receive from an event subscription. hold is NULL if consumers may receive. queued is false if the
 -- delivery mode is Push: consumers receive nothing more, and settle what they received before. The times to live are
 -- shorter in `postrider dev --time-scale`. The condition on deleted_at and LIMIT let every plan find the event
 -- subscription and its topic by their ids. While a table has few rows, PostgreSQL otherwise reads a whole index of it.
@@ -58,7 +58,7 @@ BEGIN
     RETURN q;
 END $$;
 
--- Ends available deliveries that the caller has locked, and that were handed out as often as is allowed: the limit was
+-- Ends available deliveries that the caller has locked, and that were received as often as is allowed: the limit was
 -- higher then, or they were sent before the delivery mode was Queue. With the settings of its caller, a hash join would
 -- read all attempts of batches for each delivery.
 CREATE FUNCTION postrider_internal.end_exhausted(ids bigint[], drops boolean) RETURNS void LANGUAGE plpgsql
@@ -199,7 +199,7 @@ BEGIN
           JOIN postrider_internal.deliveries d ON d.id = g.delivery_id AND d.job_id = g.id
           LEFT JOIN settings q ON q.id = g.subscription_id
          WHERE d.id = ANY (ARRAY (SELECT u.delivery_id FROM gone u))
-    ), judged AS MATERIALIZED (
+    ), settled AS MATERIALIZED (
         SELECT d.*, CASE WHEN how = 'acknowledged' THEN 'delivered' WHEN d.reason IS NULL THEN NULL
                          WHEN d.drops THEN 'dropped' ELSE 'dead_lettered' END AS state,
                CASE WHEN how = 'expired' THEN 'Event was not acknowledged nor rejected.'
@@ -219,14 +219,14 @@ BEGIN
                || CASE j.reason WHEN 'MaxDeliveryAttemptsExceeded' THEN ', after its last delivery'
                                 WHEN 'TimeToLiveExceeded' THEN ', after its time to live' ELSE '' END,
                j.last_hold, node
-          FROM judged j WHERE how <> 'returned'
+          FROM settled j WHERE how <> 'returned'
     ), counted AS (
         INSERT INTO postrider_internal.rollup_deltas (entries)
         SELECT array_agg(postrider_internal.count_entry(c.topic_id, c.subscription_id, 'attempt', c.count,
                                                         initcap(how), c.bucket))
           FROM (SELECT j.topic_id, j.subscription_id, count(*) AS count,
                        postrider_internal.latency_bucket((extract(epoch FROM j.took) * 1000000)::bigint) AS bucket
-                  FROM judged j WHERE how <> 'returned' GROUP BY 1, 2, 4) c
+                  FROM settled j WHERE how <> 'returned' GROUP BY 1, 2, 4) c
         HAVING count(*) > 0
     ), again AS (
         UPDATE postrider_internal.deliveries d
@@ -236,15 +236,15 @@ BEGIN
                first_attempt_at = CASE WHEN how <> 'returned' OR d.attempts > 0 THEN d.first_attempt_at END,
                last_attempt_at = CASE WHEN how <> 'returned' OR d.attempts > 0 THEN d.last_attempt_at END,
                next_attempt_at = CASE WHEN delay > '0' THEN j.next_at ELSE d.next_attempt_at END, last_hold = NULL
-          FROM judged j
+          FROM settled j
          WHERE d.id = j.delivery_id AND j.state IS NULL
-           AND d.id = ANY (ARRAY (SELECT u.delivery_id FROM judged u WHERE u.state IS NULL))
+           AND d.id = ANY (ARRAY (SELECT u.delivery_id FROM settled u WHERE u.state IS NULL))
     )
     SELECT (SELECT count(*) FROM gone),
            array_agg(ROW (j.delivery_id, j.state, j.reason,
                           CASE j.state WHEN 'dead_lettered' THEN postrider_internal.new_uuid() END, j.error, NULL,
                           j.number, initcap(how))::postrider_internal.delivery_end) FILTER (WHERE j.state IS NOT NULL)
-      INTO ended, ends FROM judged j;
+      INTO ended, ends FROM settled j;
     IF ends IS NOT NULL THEN
         PERFORM postrider_internal.end_deliveries(ends);
     END IF;

@@ -134,7 +134,7 @@ func checkApplied(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// changed says what to do about a database to which another text of this migration was applied.
+// changed is the error about a database to which another text of this migration was applied, and what to do.
 func (m migration) changed(applied string) error {
 	if applied == "" {
 		applied = "unknown"

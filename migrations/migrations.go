@@ -148,7 +148,7 @@ func alone(ctx context.Context, pool *pgxpool.Pool, notices io.Writer, do func()
 	}
 }
 
-// lockHolder says who has the lock.
+// lockHolder names the sessions that have the lock.
 func lockHolder(ctx context.Context, pool *pgxpool.Pool) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -205,7 +205,7 @@ func CheckServer(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 func upRiver(ctx context.Context, pool *pgxpool.Pool) error {
-	// A newer River schema, made by a newer release, is left as it is. River's own migrator fails at versions
+	// The newer River schema of a newer release is left as it is. River's own migrator fails at versions
 	// that it does not know.
 	existing, err := riverVersion(ctx, pool)
 	if err != nil || existing >= RiverVersion {
@@ -239,7 +239,7 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	}
 	extended, ok := versions.(database.StoreExtender)
 	if !ok {
-		return nil, errors.New("goose cannot look for its own table")
+		return nil, errors.New("goose cannot check for its own table")
 	}
 	known, err := embedded()
 	if err != nil {
@@ -292,7 +292,7 @@ func newestVersion(ctx context.Context, pool *pgxpool.Pool, table, column, condi
 
 func exists(ctx context.Context, pool *pgxpool.Pool, table string) (there bool, err error) {
 	if err := pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&there); err != nil {
-		return false, fmt.Errorf("look for table %s: %w", table, err)
+		return false, fmt.Errorf("check for table %s: %w", table, err)
 	}
 	return there, nil
 }
