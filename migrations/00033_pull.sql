@@ -41,8 +41,11 @@ CREATE TYPE postrider_internal.received_delivery AS (
     schema          text,
     event_id        text,
     body            bytea,
-    traceparent     text,
-    tracestate      text
+    event_type      text,
+    subject         text,
+    source          text,
+    data_version    text,
+    event_time      timestamptz
 );
 
 -- +goose StatementBegin
@@ -137,7 +140,8 @@ BEGIN
     -- days, and each execution locks them all. Without a sort, it would be a nested loop over deliveries and events.
     PERFORM set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_sort', 'on', true);
     RETURN QUERY
-    SELECT t.id, t.lock_id, t.delivery_count, until, e.schema, e.event_id, e.body, e.traceparent, e.tracestate
+    SELECT t.id, t.lock_id, t.delivery_count, until, e.schema, e.event_id, e.body, e.event_type, e.subject, e.source,
+           e.data_version, e.event_time
       FROM unnest(ids, locks, counts, events, days)
            WITH ORDINALITY AS t(id, lock_id, delivery_count, event, day, position)
       JOIN postrider_internal.events e ON e.id = t.event AND e.day = t.day

@@ -25,8 +25,8 @@ LANGUAGE sql STABLE
 RETURN CASE WHEN schema = 'CloudEventSchemaV1_0' THEN postrider.try_jsonb(body)
             WHEN postrider.try_jsonb(body) IS NOT NULL THEN (
                  SELECT jsonb_strip_nulls(jsonb_build_object('specversion', '1.0', 'id', e.event_id,
-                            'source', '/topics/' || topic, 'type', e.event_type, 'subject', nullif(e.subject, ''),
-                            'time', postrider_internal.json_time(e.event_time),
+                            'source', coalesce(nullif(e.source, ''), '/topics/' || topic), 'type', e.event_type,
+                            'subject', nullif(e.subject, ''), 'time', postrider_internal.json_time(e.event_time),
                             'dataversion', nullif(e.data_version, '')))
                         || CASE WHEN data.value IS NULL THEN '{}'
                                 ELSE jsonb_build_object('datacontenttype', 'application/json', 'data', data.value) END

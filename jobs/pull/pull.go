@@ -227,13 +227,14 @@ func (r *Receiver) lock(
 		return nil, postgres.Outage("receive events", err)
 	}
 	d := Delivery{Subscription: sub.ID}
-	var schema string
-	var parent, state *string
+	var e event.Event
+	var at *time.Time
 	_, err = pgx.ForEachRow(rows, []any{
-		&d.Token.Delivery, &d.Token.Lock, &d.Count, &d.LockedUntil, &schema, &d.EventID, &d.Event, &parent, &state,
+		&d.Token.Delivery, &d.Token.Lock, &d.Count, &d.LockedUntil, &e.Schema, &e.ID, &e.Body, &e.Type, &e.Subject,
+		&e.Source, &e.DataVersion, &at,
 	}, func() error {
 		found()
-		e := event.Event{Schema: event.Schema(schema), ID: d.EventID, Body: d.Event}
+		d.EventID, e.Time = e.ID, postgres.TimeOrNone(at)
 		if d.Event, err = event.AppendDelivery(nil, &e, sub.Topic, event.CloudEvents); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/testnode"
+	"postrider/jobs/publish"
 	"postrider/jobs/pull"
 )
 
@@ -323,4 +324,37 @@ func TestReceiversOfOneTopicAreBounded(t *testing.T) {
 	cancel()
 	waiting.Wait()
 	require.NoError(t, testnode.ErrorOf(tn.System.Receiver.Receive(t.Context(), sub, 1, 0, "test")))
+}
+
+// An event of a topic with another input schema, which was redelivered, is the CloudEvent that an endpoint would get.
+func TestReceiveConvertedEvents(t *testing.T) {
+	t.Parallel()
+	tn, sub := pulled(t, 10, 0)
+	tn.CustomTopic(t, "custom")
+	tn.Topic(t, "grid")
+	relayed := event.Event{
+		Schema: event.EventGrid, ID: "relayed", Type: "test", Subject: "s", Source: "/of/another/topic",
+		Body: []byte(`{"id":"relayed","eventType":"test","subject":"s","eventTime":"2026-01-02T03:04:05Z","data":{}}`),
+	}
+	var sent []event.Event
+	for topic, publication := range map[string]publish.Publication{
+		"custom": testnode.Custom("custom", `[{"no":"1","kind":"k","who":"w","v":"2.0"},{"no":"2"}]`),
+		"grid":   testnode.Of("grid", relayed),
+	} {
+		tn.Subscribe(t, topic, "push", nil)
+		sent = append(sent, tn.Send(t, publication).Events...)
+	}
+	tn.Exec(t, "SELECT postrider.dead_letter_now(delivery_id) FROM postrider.deliveries")
+	tn.Exec(t, "SELECT postrider.redeliver(dead_letter_id, 'pull', 'orders') FROM postrider.dead_letters")
+	tn.Exec(t, "UPDATE postrider_internal.deliveries SET hold = NULL, pulled = true")
+	want, got := map[string]string{}, map[string]string{}
+	for i := range sent {
+		converted, err := event.AppendDelivery(nil, &sent[i], "orders", event.CloudEvents)
+		require.NoError(t, err)
+		want[sent[i].ID] = string(converted)
+	}
+	for _, d := range receive(t, tn, sub, 10) {
+		got[d.EventID] = string(d.Event)
+	}
+	require.Equal(t, want, got)
 }

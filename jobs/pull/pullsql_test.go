@@ -180,15 +180,20 @@ func TestReceiveConvertedEventsInSQL(t *testing.T) {
 	tn, _ := pulled(t, 10, 0)
 	tn.Topic(t, "grid")
 	tn.Subscribe(t, "grid", "push", nil)
-	tn.Publish(t, "grid", "g", 1)
+	tn.Publish(t, "grid", "g", 2)
+	tn.Exec(t, "UPDATE postrider_internal.events SET source = '/of/another/topic' WHERE event_id = 'g-1'") // as of a relay
 	tn.Exec(t, "SELECT postrider.dead_letter_now(delivery_id) FROM postrider.deliveries")
 	tn.Exec(t, "SELECT postrider.redeliver(dead_letter_id, 'pull', 'orders') FROM postrider.dead_letters")
 	tn.Exec(t, "UPDATE postrider_internal.deliveries SET hold = NULL, pulled = true")
-	received := consumerOf(t, tn).receive(t, 1)
+	got := map[string]map[string]any{}
+	for _, e := range consumerOf(t, tn).receive(t, 2) {
+		got[e.EventID] = e.Event
+	}
 	require.Equal(t, map[string]any{
 		"specversion": "1.0", "id": "g-0", "source": "/topics/orders", "type": "test", "subject": "subject/g-0",
 		"datacontenttype": "application/json", "data": map[string]any{},
-	}, received[0].Event)
+	}, got["g-0"])
+	require.Equal(t, "/of/another/topic", got["g-1"]["source"])
 }
 
 // While a consumer's transaction is open, nothing else waits for it: neither nodes nor other consumers. What an
