@@ -362,6 +362,7 @@ func TestKeyOfARepeatedEvent(t *testing.T) {
 	require.True(t, keyedBoth("k", "a").Repeated)
 	some := keyedBoth("l", "a", "b", "b")
 	require.Equal(t, []bool{true, false, true}, some.Duplicates)
+	require.Positive(t, some.Commit)
 	require.False(t, some.Repeated)
 	require.True(t, keyedBoth("l", "c").Repeated, "the key was taken")
 	requireStoredOnce(t, tn, 2, 3)

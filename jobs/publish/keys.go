@@ -128,7 +128,9 @@ func (p *Publisher) storeNew(
 			return fmt.Errorf("end a publish of what was published before: %w", err)
 		}
 	}
-	for _, req := range group {
+	took := time.Since(began)
+	for _, req := range unfinished(group) { // those that transact has not completed
+		req.Receipt.Commit = took
 		if req.repeated {
 			req.Receipt.Repeated = true
 		} else if duplicates := req.duplicates(); duplicates != nil {
