@@ -182,7 +182,7 @@ func TestKafkaNotConfirmed(t *testing.T) {
 		r := s.Send(t.Context(), event("", "x"))
 		fault.Remove()
 		requireStatus(t, 503, r)
-		require.Contains(t, r.Text, "the broker asked to repeat the request")
+		require.Contains(t, r.Text, "the broker requires another try")
 		require.Equal(t, 1, fault.Hits(), "%s: it tries once", err.Message)
 		requireStatus(t, 200, s.Send(t.Context(), event("", "y")))
 	}
@@ -297,22 +297,32 @@ func TestKafkaBatch(t *testing.T) {
 	require.NotContains(t, strings.Join(values, ""), "gone")
 }
 
-// A partition that does not respond delays no record that is sent alone to another one.
-func TestKafkaStuckAlone(t *testing.T) {
+// largeEvent is a record that shares no request with small ones.
+func largeEvent(key, id string) *destination.Message {
+	m := event(key, id)
+	m.Body = append(m.Body, bytes.Repeat([]byte(" "), 300<<10)...)
+	return m
+}
+
+// A partition that does not respond delays no large record to another one, whether it has a small or a large record.
+func TestKafkaStuckLarge(t *testing.T) {
 	t.Parallel()
-	c := cluster(t, kfake.NumBrokers(2), kfake.SeedTopics(2, topic))
-	require.NoError(t, c.MoveTopicPartition(topic, 0, 0))
-	require.NoError(t, c.MoveTopicPartition(topic, 1, 1))
-	s := open(t, c, nil)
-	arrived, release := hold(c, 0)
-	stuck := goSend(t.Context(), s, event(keyOf(0), "stuck"))
-	<-arrived
-	large := event(keyOf(1), "large")
-	large.Body = append(large.Body, bytes.Repeat([]byte(" "), 300*1024)...)
-	requireStatus(t, 200, s.Send(t.Context(), large))
-	require.Empty(t, stuck)
-	release()
-	requireStatus(t, 200, <-stuck)
+	for name, first := range map[string]*destination.Message{
+		"small": event(keyOf(0), "stuck"), "large": largeEvent(keyOf(0), "stuck"),
+	} {
+		c := cluster(t, kfake.NumBrokers(2), kfake.SeedTopics(2, topic))
+		require.NoError(t, c.MoveTopicPartition(topic, 0, 0))
+		require.NoError(t, c.MoveTopicPartition(topic, 1, 1))
+		s := open(t, c, nil)
+		arrived, release := hold(c, 0)
+		stuck := goSend(t.Context(), s, first)
+		<-arrived
+		requireStatus(t, 200, s.Send(t.Context(), largeEvent(keyOf(1), "large")))
+		require.Empty(t, stuck, name)
+		release()
+		requireStatus(t, 200, <-stuck)
+		require.Len(t, read(t, c, 2), 2, name)
+	}
 }
 
 func TestKafkaStuckPartition(t *testing.T) {

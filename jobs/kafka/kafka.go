@@ -177,7 +177,7 @@ func (s *sender) produce(ctx context.Context, client *kgo.Client, r *kgo.Record,
 		err = ctx.Err()
 	}
 	if code, ok := errors.AsType[*kerr.Error](err); err != nil && (!ok || code.Retriable) {
-		client.ForceMetadataRefresh() // without retries, franz-go does not look for a new leader
+		client.ForceMetadataRefresh() // without retries, franz-go does not find a new leader
 	}
 	if last := s.failure.Load(); last != before && errors.Is(err, kgo.ErrRecordRetries) {
 		return *last
@@ -199,9 +199,9 @@ func (s *sender) OnBrokerE2E(m kgo.BrokerMetadata, _ int16, e kgo.BrokerE2E) {
 
 // Check checks that the topic exists and the credentials are right, by a request of metadata.
 func (s *sender) Check(ctx context.Context) destination.Result {
-	req, asked := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic() // by default, it creates no topic
-	asked.Topic = &s.topic
-	req.Topics = append(req.Topics, asked)
+	req, requested := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic() // by default, it creates no topic
+	requested.Topic = &s.topic
+	req.Topics = append(req.Topics, requested)
 	resp, err := req.RequestWith(ctx, s.client)
 	if err == nil && len(resp.Topics) == 1 {
 		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)

@@ -54,7 +54,7 @@ func (s *sender) result(ctx context.Context, err error) destination.Result {
 	case errors.Is(ctx.Err(), context.Canceled):
 		r.Err, r.Text, r.Cause = policy.ErrorCanceled, "the attempt was canceled", ctx.Err()
 	case errors.Is(err, kgo.ErrRecordRetries):
-		r.Status, r.Text = 503, "the broker asked to repeat the request, or lost its connection; the record may be stored"
+		r.Status, r.Text = 503, "the broker requires another try, or lost its connection; the record may be stored"
 	case errors.Is(err, kgo.ErrClientClosed):
 		r.Err, r.Text = policy.ErrorCanceled, "the connection was closed by postrider"
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

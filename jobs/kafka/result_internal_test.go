@@ -119,7 +119,7 @@ func TestResultWithoutResponse(t *testing.T) {
 		},
 		{
 			t.Context(), kgo.ErrRecordRetries, "",
-			"the broker asked to repeat the request, or lost its connection; the record may be stored",
+			"the broker requires another try, or lost its connection; the record may be stored",
 		},
 		{
 			t.Context(), kgo.ErrMaxBuffered, policy.ErrorSocket,
