@@ -37,9 +37,9 @@ func (e *ReadOnlyError) Error() string {
 	return "the database accepts no writes: " + e.Cause + "; " + e.Remedy
 }
 
-// NewReadOnlyError explains a standby, or a session in which default_transaction_read_only is on. source is where that
+// newReadOnlyError explains a standby, or a session in which default_transaction_read_only is on. source is where that
 // is set, as pg_settings has it.
-func NewReadOnlyError(standby bool, source, role, database string) *ReadOnlyError {
+func newReadOnlyError(standby bool, source, role, database string) *ReadOnlyError {
 	const setting = "default_transaction_read_only"
 	if standby {
 		return &ReadOnlyError{
@@ -71,7 +71,7 @@ func CheckWritable(ctx context.Context, db Querier) error {
 		return fmt.Errorf("check whether the database accepts writes: %w", err)
 	}
 	if standby || setting == "on" {
-		return NewReadOnlyError(standby, source, role, database)
+		return newReadOnlyError(standby, source, role, database)
 	}
 	return nil
 }

@@ -212,7 +212,7 @@ func CloseConn(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// Exec runs a statement. doing says what failed in its error, such as "delete a topic".
+// Exec runs a statement. doing names what failed in its error, such as "delete a topic".
 func Exec(ctx context.Context, db Querier, doing, statement string, args ...any) error {
 	if _, err := db.Exec(ctx, statement, args...); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)

@@ -205,25 +205,25 @@ func (s *sender) request(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) 
 	if lost != nil || size > limit {
 		return nil, cmp.Or(lost, tooLarge(size, limit, "max_payload of the server"))
 	}
-	type answer struct {
+	type reply struct {
 		msg *nats.Msg
 		err error
 	}
-	answers := make(chan answer, 1)
+	replies := make(chan reply, 1)
 	// The client holds a lock while it opens another connection, so the call may return later than ctx ends.
 	go func() {
 		response, err := l.client.RequestMsgWithContext(ctx, msg)
-		answers <- answer{response, err}
+		replies <- reply{response, err}
 	}()
 	select {
-	case a := <-answers:
-		if a.err != nil && ctx.Err() != nil {
+	case r := <-replies:
+		if r.err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if isAny(a.err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrDisconnected) {
+		if isAny(r.err, nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrDisconnected) {
 			return nil, connectFailure(nats.ErrDisconnected, true)
 		}
-		return a.msg, a.err
+		return r.msg, r.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -78,12 +78,14 @@ var (
 		postgres.Col("admitted", func(d newDelivery) bool { return d.admitted }),
 		postgres.Col("event_bytes", func(d newDelivery) int { return d.bytes }),
 	}
-	publishedColumns = append(deliveryColumns[:5:5],
-		postgres.Col("reserved", func(d newDelivery) bool { return d.reserved }))
-	routedColumns = append(deliveryColumns[:5:5],
+	publishedColumns = slices.Concat(deliveryColumns, postgres.Columns[newDelivery]{
+		postgres.Col("reserved", func(d newDelivery) bool { return d.reserved }),
+	})
+	routedColumns = slices.Concat(deliveryColumns, postgres.Columns[newDelivery]{
 		postgres.Col("route_id", func(d newDelivery) int64 { return d.route.ID }),
 		postgres.Col("event_day", func(d newDelivery) time.Time { return d.route.EventDay }),
-		postgres.Col("time_to_live_since", func(d newDelivery) time.Time { return d.since }))
+		postgres.Col("time_to_live_since", func(d newDelivery) time.Time { return d.since }),
+	})
 )
 
 // destination is a topic (event subscription 0) or an event subscription of a publish.

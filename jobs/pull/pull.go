@@ -52,7 +52,7 @@ var (
 		"retry later, or use fewer consumers", maxWaitingOfTopic)
 )
 
-// Settlement is what a consumer answers to the events that it has received.
+// Settlement is what a consumer does with the events that it has received.
 type Settlement string
 
 // The settlements. Returned ends a lock whose events no consumer got: it counts as if it had never been.
