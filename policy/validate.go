@@ -140,11 +140,11 @@ func (r *Probation) checkNone(check func(ok bool, field, message string)) {
 	check(r.Action == ProbationHold, "probation.action", "must be hold or absent if the scope is none")
 }
 
-// causes are the outcomes that can start a probation: those of a failed attempt.
+// causes are the outcomes that can start a probation, see Probation.Counts.
 var causes = []Outcome{
 	OutcomeBadRequest, OutcomeUnauthorized, OutcomeForbidden, OutcomeNotFound, OutcomeTimedOut, OutcomePayloadTooLarge,
-	OutcomeBusy, OutcomeSocketError, OutcomeResolutionError, OutcomeCanceled, OutcomeGenericError,
-	OutcomeDisabled, OutcomeFull, OutcomeSessionQueueNotSupported, OutcomeInvalidAzureFunctionDestination,
+	OutcomeBusy, OutcomeSocketError, OutcomeResolutionError, OutcomeGenericError, OutcomeDisabled, OutcomeFull,
+	OutcomeSessionQueueNotSupported, OutcomeInvalidAzureFunctionDestination,
 }
 
 func within[T ~int | ~int64](n, least, most T) bool { return n >= least && n <= most }

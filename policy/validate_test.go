@@ -84,6 +84,7 @@ var policyChanges = []struct {
 		"probation.firstInSeconds",
 	},
 	{"hold by an outcome of brokers", byOutcome(holds{"SessionQueueNotSupported": minute}), ""},
+	{"hold by a canceled attempt", byOutcome(holds{"Canceled": minute}), "probation.byOutcome.Canceled"},
 	{"hold by an attempt in progress", byOutcome(holds{"Delivering": minute}), "probation.byOutcome.Delivering"},
 	{"both, without holds by outcome", bothProbations(0, nil), "probation.byOutcome"},
 	{"both", bothProbations(minute, holds{"Busy": minute}), ""},
