@@ -83,14 +83,17 @@ func (in Input) ReadDeadLetter(text []byte) (*DeadLetter, error) {
 	if err != nil {
 		return nil, err
 	}
+	names := &nested
+	if properties == f { // which also has the event's own members
+		names = &flatCloudEvents
+	}
 	d := &DeadLetter{
-		Reason: string(properties.folded(flatCloudEvents[0], required)),
-		Outcome: string(properties.folded(flatCloudEvents[2], optionalOrEmpty)) +
-			string(properties.folded(nested[2], optionalOrEmpty)),
-		Attempts:      properties.count(flatCloudEvents[1], math.MaxInt32),
+		Reason:        string(properties.folded(names[0], required)),
+		Attempts:      properties.count(names[1], math.MaxInt32),
+		Outcome:       string(properties.folded(names[2], optionalOrEmpty)),
 		Status:        properties.count(flatCloudEvents[3], 999),
-		PublishedAt:   properties.firstTime(flatCloudEvents[4], nested[4]),
-		LastAttemptAt: properties.firstTime(flatCloudEvents[5], nested[5]),
+		PublishedAt:   properties.timeOrNone(names[4]),
+		LastAttemptAt: properties.timeOrNone(names[5]),
 	}
 	if properties.err != nil {
 		return nil, properties.err
@@ -232,18 +235,12 @@ func (f *fields) count(name string, most int) int {
 	return n
 }
 
-// firstTime is the time of the first of two members that is there; zero if none is, or if it is empty.
-func (f *fields) firstTime(names ...string) time.Time {
-	for _, name := range names {
-		given, value := f.anyCase(name)
-		if value == nil {
-			continue
-		}
-		text := f.text(given, optionalOrEmpty)
-		if len(text) == 0 {
-			return time.Time{}
-		}
-		return f.isoTime(given, text)
+// timeOrNone is the time of a member whose name has any letter case; zero if it is absent or empty.
+func (f *fields) timeOrNone(name string) time.Time {
+	given, _ := f.anyCase(name)
+	text := f.text(given, optionalOrEmpty)
+	if len(text) == 0 {
+		return time.Time{}
 	}
-	return time.Time{}
+	return f.isoTime(given, text)
 }

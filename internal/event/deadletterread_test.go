@@ -139,7 +139,8 @@ func TestReadWrittenDeadLetter(t *testing.T) {
 	for _, e := range []event.Event{
 		{Schema: event.EventGrid, Body: []byte(`{"id":"1","subject":"","eventType":"t","eventTime":"2026-03-04T05:06:07Z",` +
 			`"topic":"/topics/orders","metadataVersion":"1","dataVersion":""}`)},
-		{Schema: event.CloudEvents, Body: []byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data":1.0}`)},
+		{Schema: event.CloudEvents, Body: []byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","deliveryresult":5,` +
+			`"data":1.0}`)}, // with an extension attribute that is a property in the other form
 		{Schema: event.Custom, ID: "1", Type: "t", Time: at, Body: []byte(`{ "a":1.0 }`)},
 	} {
 		for _, form := range []event.DeadLetterForm{event.DeadLetterFlat, event.DeadLetterNested} {
