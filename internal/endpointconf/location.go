@@ -97,7 +97,7 @@ func ParseLocation(raw string) (Location, error) {
 		return l, errors.New("must have no user name, password or fragment")
 	case l.Path != "" && !plainPath(l.Path):
 		return l, errors.New("must have a path without empty parts, . and .., backslashes and control characters")
-	case u.Scheme != "file" && (u.Hostname() == "" || u.Port() != ""):
+	case u.Scheme != "file" && (u.Host == "" || u.Hostname() != u.Host):
 		return l, fmt.Errorf("must name a bucket or container after %s://", u.Scheme)
 	case u.Scheme == "azblob" && checkContainer(u.Host) != nil:
 		return l, checkContainer(u.Host)
