@@ -22,7 +22,7 @@ const (
 // Secrets are texts that requests carry and that must not be stored if the response repeats them: the values of secret
 // headers, and those of 8 bytes and more in the query of the endpoint's URL. It is safe for concurrent use.
 type Secrets struct {
-	texts    []string // the longest first
+	texts    []string // in all spellings, the longest first
 	replacer *strings.Replacer
 }
 
@@ -38,11 +38,7 @@ func NewSecrets(list []DeliveryAttribute, endpointURL string) *Secrets {
 			}
 		}
 	}
-	texts = append(texts, querySecrets(endpointURL)...)
-	if len(texts) == 0 {
-		return nil
-	}
-	return newSecrets(texts)
+	return (*Secrets)(nil).With(append(texts, querySecrets(endpointURL)...)...)
 }
 
 // querySecrets are the values of a URL's query, as sent and decoded. A member without "=" is a value.
@@ -66,28 +62,24 @@ func querySecrets(endpointURL string) (texts []string) {
 
 // With returns s with more secrets, such as the token of one request. s may be nil, and texts "".
 func (s *Secrets) With(texts ...string) *Secrets {
-	more := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
-	if len(more) == 0 {
+	var list []string
+	for _, text := range texts {
+		if text != "" {
+			list = append(list, spellings(text)...)
+		}
+	}
+	if len(list) == 0 {
 		return s
 	}
 	if s != nil {
-		more = append(more, s.texts...)
+		list = append(list, s.texts...)
 	}
-	return newSecrets(more)
-}
-
-func newSecrets(texts []string) *Secrets {
-	s := &Secrets{}
-	for _, text := range texts {
-		s.texts = append(s.texts, spellings(text)...)
-	}
-	slices.SortFunc(s.texts, func(x, y string) int { return len(y) - len(x) })
-	var pairs []string
-	for _, text := range s.texts {
+	slices.SortFunc(list, func(x, y string) int { return len(y) - len(x) })
+	pairs := make([]string, 0, 2*len(list))
+	for _, text := range list {
 		pairs = append(pairs, text, redacted)
 	}
-	s.replacer = strings.NewReplacer(pairs...)
-	return s
+	return &Secrets{texts: list, replacer: strings.NewReplacer(pairs...)}
 }
 
 // spellings are the text itself and how JSON, URLs and HTML write it: responses repeat requests in these forms.
@@ -111,12 +103,16 @@ func (s *Secrets) Redact(text string) string {
 		return text
 	}
 	text = s.replacer.Replace(text)
+	cut := minCutSecret - 1
 	for _, secret := range s.texts {
-		for n := min(len(secret)-1, len(text)); n >= minCutSecret; n-- {
+		for n := min(len(secret)-1, len(text)); n > cut; n-- {
 			if strings.HasSuffix(text, secret[:n]) {
-				return text[:len(text)-n] + redacted
+				cut = n
 			}
 		}
 	}
-	return text
+	if cut < minCutSecret {
+		return text
+	}
+	return text[:len(text)-cut] + redacted
 }
