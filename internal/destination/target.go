@@ -127,12 +127,12 @@ func (d *Destination) PlainBy() string {
 	return ""
 }
 
-// SecretNames are the properties that are sealed and never shown.
-var SecretNames = []string{
+// secretNames are the properties that are sealed and never shown.
+var secretNames = []string{
 	"primaryKey", "secondaryKey", "sharedAccessSignature", "connectionString", "password", "credentials",
 }
 
-// secrets are the values of SecretNames.
+// secrets are the values of secretNames.
 func (p *Properties) secrets() []*string {
 	return []*string{
 		&p.PrimaryKey, &p.SecondaryKey, &p.SharedAccessSignature, &p.ConnectionString, &p.Password, &p.Credentials,
@@ -147,7 +147,7 @@ func (d *Destination) SecretsByName() map[string]string {
 	}
 	for i, secret := range d.Properties.secrets() {
 		if *secret != "" {
-			set[SecretNames[i]] = *secret
+			set[secretNames[i]] = *secret
 		}
 	}
 	return set

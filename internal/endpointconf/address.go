@@ -174,34 +174,34 @@ func plainPrefix(p netip.Prefix) netip.Prefix {
 var errPlainHTTP = errors.New("a public address is called by https only, unless the operator allows plain http " +
 	"(--allow-http)")
 
-// PlainAddress returns an error if a must not be called without TLS: others on the network could read the events and
+// plainAddress returns an error if a must not be called without TLS: others on the network could read the events and
 // respond for the endpoint. Opened networks are the operator's own. Check the address that is dialed, besides Address.
-func PlainAddress(a netip.Addr, allow []netip.Prefix) error {
+func plainAddress(a netip.Addr, allow []netip.Prefix) error {
 	if opened(plain(a), allow) {
 		return nil
 	}
 	return errPlainHTTP
 }
 
-// Dialed returns the error of Address or Port or, for a connection without TLS (plain), of PlainAddress.
+// Dialed returns the error of Address or port or, for a connection without TLS (plain), of plainAddress.
 func Dialed(at netip.AddrPort, plain bool, allow []netip.Prefix) error {
 	if err := Address(at.Addr(), allow); err != nil {
 		return err
 	}
-	if err := Port(at, allow); err != nil || !plain {
+	if err := port(at, allow); err != nil || !plain {
 		return err
 	}
-	return PlainAddress(at.Addr(), allow)
+	return plainAddress(at.Addr(), allow)
 }
 
 // PlainEndpoint returns a *ValidationError on endpointUrl if the URL, which EndpointURL has accepted, is http and
-// cannot be in an opened network. A name may be in one if there is one: PlainAddress checks that when it is called.
+// cannot be in an opened network. A name may be in one if there is one: plainAddress checks that when it is called.
 func PlainEndpoint(u *url.URL, allow []netip.Prefix) error {
 	if u.Scheme == "https" {
 		return nil
 	}
 	addr, err := netip.ParseAddr(u.Hostname())
-	if err != nil && len(allow) > 0 || err == nil && PlainAddress(addr, allow) == nil {
+	if err != nil && len(allow) > 0 || err == nil && plainAddress(addr, allow) == nil {
 		return nil
 	}
 	return endpointError("must be https: plain http is for networks that --allow-cidr opens, unless the service runs " +
@@ -218,9 +218,9 @@ var otherProtocols = []uint16{
 	1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 }
 
-// Port returns an error if a port must not be called at an address that Address accepts. In opened networks, the
+// port returns an error if a port must not be called at an address that Address accepts. In opened networks, the
 // operator's own, every port may be called. Check the address that is dialed.
-func Port(at netip.AddrPort, allow []netip.Prefix) error {
+func port(at netip.AddrPort, allow []netip.Prefix) error {
 	if _, other := slices.BinarySearch(otherProtocols, at.Port()); !other || opened(plain(at.Addr()), allow) {
 		return nil
 	}
@@ -243,7 +243,7 @@ func endpointProtocol(u *url.URL, allow []netip.Prefix) error {
 		return nil //nolint:nilerr // the scheme's own port
 	}
 	addr, err := netip.ParseAddr(u.Hostname())
-	if err != nil && len(allow) > 0 || Port(netip.AddrPortFrom(addr, uint16(n)), allow) == nil {
+	if err != nil && len(allow) > 0 || port(netip.AddrPortFrom(addr, uint16(n)), allow) == nil {
 		return nil
 	}
 	return endpointError("must not have port %d, which belongs to another protocol", n)

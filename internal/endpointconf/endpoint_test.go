@@ -206,7 +206,7 @@ func TestRejectedEndpoints(t *testing.T) {
 func TestPorts(t *testing.T) {
 	t.Parallel()
 	at := func(text string, allow ...string) error {
-		return endpointconf.Port(netip.MustParseAddrPort(text), prefixes(allow...))
+		return endpointconf.Dialed(netip.MustParseAddrPort(text), false, prefixes(allow...))
 	}
 	for _, other := range []string{"1", "22", "25", "6000", "10080"} {
 		require.ErrorContains(t, at("1.2.3.4:"+other), "port "+other+" must not be called")

@@ -25,7 +25,7 @@ func readCustom(f *fields, in *Input, e *Event) {
 	if text := f.scalar(m.Topic.SourceField, optionalOrEmpty); len(text) > 0 && !isTopic(text, in.Topic) {
 		if e.Source = string(text); !in.AnyTopic {
 			f.reject(m.Topic.SourceField, "is the event's topic: must be absent, empty, %q or %q", in.Topic,
-				TopicPath(in.Topic))
+				topicPath(in.Topic))
 		}
 	}
 }

@@ -129,7 +129,7 @@ func AppendDelivery(dst []byte, e *Event, topicName string, delivery Schema) ([]
 	if delivery == CloudEvents {
 		return appendConverted(dst, &f, e.TopicOf(topicName)), nil
 	}
-	return appendSpliced(dst, &f, TopicPath(topicName)), nil
+	return appendSpliced(dst, &f, topicPath(topicName)), nil
 }
 
 // appendSpliced writes the event with topic, metadataVersion and dataVersion added if the publisher did not set them.

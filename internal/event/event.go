@@ -57,9 +57,9 @@ type Event struct {
 // starts with a slash too; ours is the path that events are published to.
 const pathPrefix = "/topics/"
 
-// TopicPath is "/topics/<name>": the value of `topic` in a delivered Event Grid event and of `source` in a converted
+// topicPath is "/topics/<name>": the value of `topic` in a delivered Event Grid event and of `source` in a converted
 // one.
-func TopicPath(topic string) string { return pathPrefix + topic }
+func topicPath(topic string) string { return pathPrefix + topic }
 
 // TopicOf is the topic that an event of a topic names in its deliveries: that of Source, or the topic's path. Source of
 // a CloudEvent names no topic.
@@ -67,7 +67,7 @@ func (e *Event) TopicOf(topic string) string {
 	if e.Source != "" && e.Schema != CloudEvents {
 		return e.Source
 	}
-	return TopicPath(topic)
+	return topicPath(topic)
 }
 
 // isTopic reports whether a publisher's `topic` is this topic: its exact name or path.

@@ -37,7 +37,7 @@ func readEventGrid(f *fields, in *Input, e *Event) {
 	// The same page: if included, topic and metadataVersion must match what the server writes.
 	if text := f.scalar(memberTopic, optionalOrEmpty); len(text) > 0 && !isTopic(text, in.Topic) {
 		if e.Source = string(text); !in.AnyTopic {
-			f.reject(memberTopic, "must be absent, empty, %q or %q", in.Topic, TopicPath(in.Topic))
+			f.reject(memberTopic, "must be absent, empty, %q or %q", in.Topic, topicPath(in.Topic))
 		}
 	}
 	if text := f.scalar(memberMetadataVersion, optionalOrEmpty); text != nil && string(text) != metadataVersion {

@@ -26,15 +26,15 @@ func ValidationBody(e SystemEvent, code, validationURL string) []byte {
 
 // DeletedBody is the body of the event about a deleted event subscription: an array of one, or one CloudEvent.
 func DeletedBody(e SystemEvent, delivery Schema) []byte {
-	id := TopicPath(e.Topic) + "/eventSubscriptions/" + e.Subscription
+	id := topicPath(e.Topic) + "/eventSubscriptions/" + e.Subscription
 	return e.body(typeDeleted, append(appendMembers([]byte{'{'}, "eventSubscriptionId", id), '}'), delivery)
 }
 
 func (e *SystemEvent) body(eventType string, data []byte, delivery Schema) []byte {
 	written := Event{ID: e.ID, Type: eventType, Time: e.Time, Body: data}
 	if delivery == CloudEvents {
-		return appendMappedCloudEvent(nil, &written, TopicPath(e.Topic))
+		return appendMappedCloudEvent(nil, &written, topicPath(e.Topic))
 	}
 	written.DataVersion = "1"
-	return append(appendMapped([]byte{'['}, &written, TopicPath(e.Topic)), ']')
+	return append(appendMapped([]byte{'['}, &written, topicPath(e.Topic)), ']')
 }

@@ -32,7 +32,7 @@ func quotedLen(s string) int {
 // Overhead returns the most bytes that a delivery of an event has more than its Size: the members that AppendDelivery
 // adds, with their commas. Batches are cut with it, without reading the events' bodies.
 func Overhead(input, delivery Schema, topicName string) int {
-	path := TopicPath(topicName)
+	path := topicPath(topicName)
 	comma := []byte{','}
 	switch {
 	case delivery == CustomInput, input == CloudEvents:
