@@ -16,11 +16,11 @@ func ptr[T any](v T) *T { return &v }
 
 // hourly returns from, from + 1 h, … up to and including to, in seconds.
 func hourly(from, to float64) []float64 {
-	var marks []float64
+	var times []float64
 	for at := from; at <= to; at += 3600 {
-		marks = append(marks, at)
+		times = append(times, at)
 	}
-	return marks
+	return times
 }
 
 func onGaps(p *policy.Policy) { p.Basis = policy.BasisGap }

@@ -23,7 +23,7 @@ func FuzzDecide(f *testing.F) {
 		a.DeadLetter, a.HonorRetryAfter = deadLetter, which%2 == 0
 		a.Limits = fuzzLimits(t, &p, int(attempts), int(minutes))
 		for ended := false; !ended; a.Number++ {
-			require.LessOrEqual(t, a.Number, 20_000, "7 days hold 2,016 marks of 5 min: this delivery does not end")
+			require.LessOrEqual(t, a.Number, 20_000, "7 days hold 2,016 offsets of 5 min: this delivery does not end")
 			met := take(&input)
 			ended = step(t, &p, &a, met)
 		}

@@ -113,7 +113,7 @@ func dueAt(p *policy.Policy, now, ttl time.Duration) (policy.Verdict, bool) {
 func TestDueKeepsTheRetryWindow(t *testing.T) {
 	t.Parallel()
 	_, due := dueAt(builtin(t, "ga-2021"), 24*time.Hour, 72*time.Hour)
-	require.False(t, due, "no mark later than 24 hours")
+	require.False(t, due, "no attempt later than 24 hours")
 	_, due = dueAt(builtin(t, "namespace-2023"), 24*time.Hour, 72*time.Hour)
 	require.True(t, due)
 }
@@ -128,12 +128,12 @@ func TestExpiryAtTTLAndAtTheNextAttempt(t *testing.T) {
 		finished time.Duration
 		want     time.Duration // 0 = ends at once
 	}{
-		{"at_ttl: a mark inside the time to live is kept", "ga-2019", 5, 400 * time.Second, 1000 * time.Second},
-		{"at_ttl: a mark beyond it becomes the time to live", "ga-2019", 6, 1000 * time.Second, ttl},
+		{"at_ttl: a step inside the time to live is kept", "ga-2019", 5, 400 * time.Second, 1000 * time.Second},
+		{"at_ttl: a step beyond it becomes the time to live", "ga-2019", 6, 1000 * time.Second, ttl},
 		{"at_ttl: an attempt that ends at it ends the delivery", "ga-2019", 6, ttl, 0},
 		{"at_ttl: an attempt that ends after it ends the delivery", "ga-2019", 6, ttl + time.Second, 0},
-		{"next_attempt: a mark beyond it is kept, to find it expired", "ga-2021", 6, 1000 * time.Second, 2800 * time.Second},
-		{"next_attempt: one that ends after it waits for its mark", "ga-2021", 6, ttl + time.Second, 2*ttl + time.Second},
+		{"next_attempt: a step beyond it is kept, to find it expired", "ga-2021", 6, 1000 * time.Second, 2800 * time.Second},
+		{"next_attempt: one that ends after it waits for its step", "ga-2021", 6, ttl + time.Second, 2*ttl + time.Second},
 	} {
 		p := builtin(t, tt.policy)
 		a := firstAttempt(p, status(500))
@@ -222,14 +222,14 @@ func TestOffsetsThatPassedAreSkipped(t *testing.T) {
 		{"a response at once", 1, 0, 0, 0, 10, 0},
 		{"a slow response passes one offset", 1, 0, 0, 11, 30, 1},
 		{"a slow response ends on an offset", 1, 0, 0, 30, 60, 2},
-		{"floor of the failure reaches past the mark", 1, 0, 0, 25, 35, 1},
+		{"floor of the failure reaches past the offset", 1, 0, 0, 25, 35, 1},
 		{"held over 10 s, 30 s and 1 min", 1, 0, 0, 200, 300, 3},
 		{"held for an hour, into the tail", 1, 0, 0, 3600, 3900, 15},
 		{"skipped earlier, none now", 2, 2, 60, 61, 300, 2},
 		{"skipped earlier, and again", 2, 2, 60, 700, 900, 4},
-		{"the own mark is not skipped", 3, 0, 30, 31, 60, 0},
+		{"its own offset is not skipped", 3, 0, 30, 31, 60, 0},
 		{"held in the tail", 6, 0, 600, 1500, 1800, 3},
-		{"a status floor put it past its mark: that one is kept", 4, 0, 90, 90, 300, 0},
+		{"a status floor put it past its offset: that one is kept", 4, 0, 90, 90, 300, 0},
 		{"an early attempt, requested by an operator, skips nothing", 5, 0, 100, 100, 600, 0},
 	} {
 		p := builtin(t, "namespace-2023")
@@ -311,12 +311,12 @@ func TestRetryAfter(t *testing.T) {
 		{"none given", "ga-2021", day, 0, 30 * time.Second, false},
 		{"sooner than the policy's time", "ga-2021", day, 20 * time.Second, 30 * time.Second, false},
 		{"later than the policy's time", "ga-2021", day, h, h, false},
-		{"later, on marks", "namespace-2023", day, h, h, false},
+		{"later, by offsets", "namespace-2023", day, h, h, false},
 		{"past the time to live", "ga-2019", h, 2 * h, h - ack, false},
 		{"past the time to live, which only the next attempt checks", "namespace-2023", h, math.MaxInt64, h - ack, false},
 		{"past the retry window", "ga-2021", 2 * day, math.MaxInt64, h, false},
 		{"past the cap", "ga-2021", day, day, h, false},
-		{"past the cap, on marks", "namespace-2023", 7 * day, day, h, false},
+		{"past the cap, by offsets", "namespace-2023", 7 * day, day, h, false},
 		{"no time before the end but for the policy's attempt", "ga-2019", time.Minute, h, 30 * time.Second, false},
 		{"no time at all", "ga-2018", time.Minute, h, 10 * time.Second, false},
 	} {

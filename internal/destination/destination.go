@@ -182,7 +182,7 @@ type Result struct {
 	Text string
 	// Cause is the original error, for the log; nil = there was a response.
 	Cause error
-	// RetryAfter is how long the service asks to wait; 0 = it does not ask.
+	// RetryAfter is the wait that the service requests; 0 = none.
 	RetryAfter time.Duration
 	// Passed means that the service has accepted the key, and the response is that of a listener behind it.
 	Passed bool

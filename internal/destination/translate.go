@@ -197,7 +197,7 @@ func (t *translator) clockHint(h http.Header, words string) string {
 	return " (check the clock of the database server)"
 }
 
-// retryAfter is how long the service asks to wait.
+// retryAfter is the wait that the service requests; 0 = none.
 func retryAfter(h http.Header, words string) time.Duration {
 	if n, err := strconv.ParseUint(h.Get("X-Ms-Retry-After-Ms"), 10, 31); err == nil {
 		return time.Duration(n) * time.Millisecond

@@ -2,7 +2,7 @@
 //
 // encoding/json needs several passes for the same, matches names without regard to case, keeps the last of two equal
 // names and does not report where a member is. docs/internals/decisions.md compares the libraries that were measured.
-// What it does is used as it is, but for HTML escapes: Encode writes none.
+// encoding/json decodes and writes all other values; Encode only keeps it from escaping HTML.
 package jsonscan
 
 import (
