@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"postrider/internal/catalog"
+	"postrider/internal/event"
 	"postrider/internal/node"
 	"postrider/internal/postgres"
 	"postrider/internal/testnode"
@@ -180,6 +181,21 @@ func TestLoaderKeepsToItsMemory(t *testing.T) {
 		work.Release() // twice is nothing
 	}
 	group.Wait()
+}
+
+// A relayed event may be larger than the memory that the loader waits for.
+func TestLoaderReadsALargeBodyAlone(t *testing.T) {
+	t.Parallel()
+	tn, _ := testnode.Orders(t)
+	small := tn.Beside(t, node.Options{Node: "node-small", MaxBodyBytes: 1}).System
+	tn.Send(t, testnode.BigPublication("orders", 2, event.MaxRelayedBytes))
+	d, j := tn.Fetch(t, "node-small")
+	for i := range d {
+		work, err := small.Loader.Load(t.Context(), queue.AttemptArgs{Delivery: d[i]}, j[i])
+		require.NoError(t, err)
+		require.Len(t, work.Members[0].Event.Body, event.MaxRelayedBytes)
+		work.Release()
+	}
 }
 
 func TestDeletingADeliveryWithoutItsJobEnds(t *testing.T) {
