@@ -23,6 +23,7 @@ type collector struct {
 	publisher *publish.Publisher
 	found     time.Time     // when a search last found any
 	again     chan struct{} // more may have arrived
+	next      *time.Timer   // of the next search; nil = none
 }
 
 func (c *collector) collect(ctx context.Context) error {
@@ -50,7 +51,16 @@ func (c *collector) collect(ctx context.Context) error {
 	}
 	if err == nil && time.Since(c.found) < collectIdle {
 		// A search that finds none takes long if a transaction stays open for hours: dead rows remain.
-		time.AfterFunc(max(collectPause, 3*took), func() { queue.Signal(c.again) })
+		c.searchAfter(max(collectPause, 3*took))
 	}
 	return err
+}
+
+// searchAfter requests the next search after a pause, instead of the request before: the loop's interval may be shorter,
+// and each search that it begins would add another request.
+func (c *collector) searchAfter(pause time.Duration) {
+	if c.next != nil {
+		c.next.Stop()
+	}
+	c.next = time.AfterFunc(pause, func() { queue.Signal(c.again) })
 }
