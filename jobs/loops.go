@@ -28,6 +28,9 @@ const (
 	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a pass a node pauses that many times as
 	// long as the pass took, for each node. A pass over a million deliveries takes 8.5 s, so it begins each 14 minutes.
 	sweepPause = 100
+	// sweepLimit bounds the pause for each node: after a pass that a slow database made last ten minutes, no other would
+	// begin for 17 hours.
+	sweepLimit = time.Hour
 	// A spaced task may use a twentieth of a connection's time, and runs at least twice a minute. While a long
 	// transaction holds back vacuum, the running jobs are found among the dead ones: 600,000 after ten minutes at 1,000
 	// events/s.
@@ -244,9 +247,14 @@ func (u *upkeep) sweep(ctx context.Context) error {
 			"rows_without_job", found.Repaired, "jobs_without_delivery", found.Removed)
 	}
 	if err == nil {
-		queue.Pause(ctx, time.Duration(sweepPause*u.nodes.WorkerNodes())*time.Since(began))
+		queue.Pause(ctx, afterSweep(time.Since(began), u.nodes.WorkerNodes()))
 	}
 	return err
+}
+
+// afterSweep is the pause after a pass that took so long.
+func afterSweep(took time.Duration, nodes int) time.Duration {
+	return min(sweepPause*took, sweepLimit) * time.Duration(nodes)
 }
 
 // forget frees the memory that this node uses for deleted event subscriptions.

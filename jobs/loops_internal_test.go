@@ -54,3 +54,11 @@ func TestSpacedTaskThatFails(t *testing.T) {
 		require.Equal(t, []time.Duration{0, 3 * time.Second}, runs)
 	})
 }
+
+// A pass over a million deliveries takes 8.5 s; a slow one does not delay the next one for a day.
+func TestPauseAfterASweep(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, 850*time.Second, afterSweep(8500*time.Millisecond, 1))
+	require.Equal(t, 1700*time.Second, afterSweep(8500*time.Millisecond, 2))
+	require.Equal(t, 3*time.Hour, afterSweep(10*time.Minute, 3))
+}
