@@ -38,7 +38,7 @@ WITH allowed AS MATERIALIZED (
                  @limit)::bigint AS n
       FROM rate WHERE first < now() + @ahead_of_time::interval
 ), held_batches AS MATERIALIZED (
-    SELECT id, members, attempts, held_reruns, hold, next_attempt_at FROM postrider_internal.batches b
+    SELECT id, members, attempts, held_reruns, hold FROM postrider_internal.batches b
      WHERE EXISTS (SELECT FROM permits) AND subscription_id = @subscription AND hold IS NOT NULL
        AND next_attempt_at <= now()
        AND EXISTS (SELECT FROM postrider_internal.deliveries d
@@ -59,7 +59,7 @@ WITH allowed AS MATERIALIZED (
      ORDER BY time_to_live_since, id
      LIMIT (SELECT CASE WHEN @per_event::boolean THEN n + @batch_size ELSE n * @batch_size END FROM permits)
 ), single AS MATERIALIZED (
-    SELECT id, attempts, held_reruns, hold, next_attempt_at, time_to_live_since FROM postrider_internal.deliveries
+    SELECT id, attempts, held_reruns, hold, time_to_live_since FROM postrider_internal.deliveries
      WHERE EXISTS (SELECT FROM permits) AND subscription_id = @subscription AND hold IS NOT NULL
        AND next_attempt_at <= now() AND time_to_live_since <= now() - @age::interval
        AND time_to_live_since > now() + @ahead_of_time::interval - @max_age::interval
@@ -69,9 +69,9 @@ WITH allowed AS MATERIALIZED (
      LIMIT greatest((SELECT n FROM permits) - (SELECT coalesce(max(until), 0) FROM chosen_batches), 0)
      FOR UPDATE SKIP LOCKED
 ), positions AS MATERIALIZED (
-    SELECT 'b' AS what, members, id, attempts, held_reruns, hold, next_attempt_at, position FROM chosen_batches
+    SELECT 'b' AS what, members, id, attempts, held_reruns, hold, position FROM chosen_batches
      UNION ALL
-    SELECT 'd', 1, id, attempts, held_reruns, hold, next_attempt_at,
+    SELECT 'd', 1, id, attempts, held_reruns, hold,
            (SELECT coalesce(max(until), 0) FROM chosen_batches)
            + row_number() OVER (ORDER BY time_to_live_since, id) - 1
       FROM single
