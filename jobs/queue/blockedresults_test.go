@@ -82,6 +82,29 @@ func TestOpenTransactionDelaysOnlyItsDelivery(t *testing.T) {
 	}
 }
 
+// A transaction that locks a member of a batch delays that batch alone.
+func TestLockedMemberDelaysOnlyItsBatch(t *testing.T) {
+	t.Parallel()
+	tn, sub := testnode.BatchingOrders(t, 2, 64)
+	tn.Publish(t, "orders", "e", 4)
+	batches := tn.CutAll(t, sub)
+	require.Len(t, batches, 2)
+	end := tn.OpenTransaction(t, "SELECT FROM postrider_internal.deliveries WHERE id = $1 FOR UPDATE",
+		batches[0].Members[1].DeliveryID)
+	delivered, recorded := policy.Verdict{Action: policy.Delivered}, make(chan error, 1)
+	go func() {
+		recorded <- tn.System.Recorder.Record(t.Context(), testnode.BatchResult(batches[0], sub, delivered))
+	}()
+	tn.Become(t, 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+	tn.Record(t, testnode.BatchResult(batches[1], sub, delivered))
+	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "new requests may start")
+	require.Empty(t, recorded)
+	end(true)
+	require.NoError(t, <-recorded)
+	require.Equal(t, 4, tn.Rows(t, "deliveries", "state = 'delivered'"))
+	require.Zero(t, tn.Count(t, testnode.BrokenTokens))
+}
+
 // A transaction that releases a probation locks its row, which blocks the failures of that endpoint only. Results of
 // other endpoints are recorded, and no publish waits.
 func TestOpenReleaseDelaysNoOtherEndpoint(t *testing.T) {
