@@ -95,7 +95,8 @@ func TestLockedMemberDelaysOnlyItsBatch(t *testing.T) {
 	go func() {
 		recorded <- tn.System.Recorder.Record(t.Context(), testnode.BatchResult(batches[0], sub, delivered))
 	}()
-	tn.Become(t, 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+	tn.Become(t, 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "+
+		"AND wait_event_type = 'Lock'")
 	tn.Record(t, testnode.BatchResult(batches[1], sub, delivered))
 	require.NoError(t, tn.System.Recorder.WaitRecording(t.Context()), "new requests may start")
 	require.Empty(t, recorded)
