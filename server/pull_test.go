@@ -305,8 +305,8 @@ func TestReceiveWaits(t *testing.T) {
 	require.Equal(t, 1, q.count("SELECT count(*) FROM postrider.deliveries WHERE waits_for = 'lock'"))
 }
 
-// A change of the delivery mode, and a deletion, end receives that wait. Tokens stay valid until their locks end:
-// jobs/pull has what becomes of them.
+// A change of the delivery mode, and a deletion, end receives that wait. Until its lock ends, a token outlives the
+// delivery mode: jobs/pull has what becomes of it. It does not outlive its event subscription.
 func TestConsumersOfAChangedSubscription(t *testing.T) {
 	t.Parallel()
 	q := setupQueue(t)
@@ -319,9 +319,15 @@ func TestConsumersOfAChangedSubscription(t *testing.T) {
 	succeeded, _ := settled(q.do("acknowledge", lockTokens(tokens["1"])))
 	require.Equal(t, []any{tokens["1"]}, succeeded)
 	q.put(path, queueMode).json(200)
+	q.publishes(cloudEvent("2"))
+	tokens, _ = q.received(1)
 	waiting = q.waits()
 	q.delete(path).is(204)
 	require.Equal(t, http.StatusNotFound, waiting.response().StatusCode)
+	for _, operation := range []string{"acknowledge", "release", "reject", "renewLock"} {
+		rejected := q.do(operation, lockTokens(tokens["2"])).rejected(404, "NotFound")
+		require.Equal(t, `topic "shop" has no event subscription "billing"`, rejected.Message, operation)
+	}
 }
 
 // HTTP/2 has the limits of the server for each stream.
