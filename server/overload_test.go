@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -203,7 +204,8 @@ func TestTooManyWaitingPublishes(t *testing.T) {
 	require.Equal(t, http.StatusOK, statusOf(t, from))
 }
 
-// Waiting bodies do not fill the receive buffer of their HTTP/2 connection, not even with as many streams as it allows.
+// Waiting bodies do not fill the receive buffer of their HTTP/2 connection, whose number of streams is limited. The
+// first body of a connection is sent before the client knows its buffer.
 func TestWaitingBodiesLeaveRoomOnTheirConnection(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -211,6 +213,12 @@ func TestWaitingBodiesLeaveRoomOnTheirConnection(t *testing.T) {
 	front := httptest.NewUnstartedServer(s.server.Handler())
 	front.Config = server.NewHTTPServer("", s.server.Handler())
 	front.EnableHTTP2 = true
+	var connections atomic.Int64
+	front.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
 	front.StartTLS()
 	t.Cleanup(front.Close)
 	client := front.Client()
@@ -227,18 +235,18 @@ func TestWaitingBodiesLeaveRoomOnTheirConnection(t *testing.T) {
 		defer response.Body.Close()
 		return response.Proto + " " + response.Status
 	}
-	require.Equal(t, "HTTP/2.0 200 OK", send(gridEvents("0")))
 	memory, waiting := s.withoutMemory()
-	const large = 98 // with one for small bodies, and one that the server has not closed yet
+	const large = 110 // 60 use all streams of a connection, and the others share one with small bodies
 	got := make(chan string, large)
 	for i := range large {
 		go func() { got <- send(largeEvent(fmt.Sprint(i), 100_000)) }()
+		waiting(int64(i + 1))
 	}
-	waiting(large)
 	for range 100 { // until their bodies have arrived as far as they may
 		require.Equal(t, "HTTP/2.0 200 OK", send(largeEvent("small", 60_000)))
 	}
 	require.Empty(t, got)
+	require.EqualValues(t, 2, connections.Load())
 	memory.Release()
 	for range large {
 		require.Equal(t, "HTTP/2.0 200 OK", <-got)
