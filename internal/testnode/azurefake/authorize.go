@@ -38,15 +38,10 @@ func wrongToken(format string, args ...any) *refusal {
 // authorize checks the token of a request and removes it from what a listener of Relay receives.
 func (s *Server) authorize(r *http.Request, e *entity) *refusal {
 	place, token, name := "Authorization", r.Header.Get("Authorization"), strings.Trim(r.URL.Path, "/")
-	query, other := r.URL.Query(), r.Header.Get("ServiceBusAuthorization")
-	switch {
-	case e != nil && e.service != Relay && (query.Has("sb-hc-token") || other != ""):
-		return wrongToken("MalformedToken: only Relay takes sb-hc-token and ServiceBusAuthorization")
-	case query.Has("sb-hc-token"):
-		place, token = "sb-hc-token", query.Get("sb-hc-token")
-		query.Del("sb-hc-token")
-		r.URL.RawQuery = query.Encode()
-	case other != "":
+	if other := r.Header.Get("ServiceBusAuthorization"); other != "" {
+		if e != nil && e.service != Relay {
+			return wrongToken("MalformedToken: only Relay takes ServiceBusAuthorization")
+		}
 		place, token = "ServiceBusAuthorization", other
 	}
 	if e != nil {

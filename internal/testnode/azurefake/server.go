@@ -8,7 +8,6 @@ package azurefake
 import (
 	"bytes"
 	"cmp"
-	"crypto/x509"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -35,7 +34,6 @@ const (
 
 // Options configure a server.
 type Options struct {
-	TLS         bool             // HTTPS; clients need Server.Certificate
 	Keys        []Keys           // the first keys; SetKeys replaces them
 	MaxLifetime time.Duration    // how far ahead a signature may expire; 0 = 1 hour
 	Now         func() time.Time // the clock that expires signatures; nil = time.Now
@@ -102,12 +100,7 @@ func New(t testing.TB, options Options) *Server {
 	}
 	s := &Server{t: t, options: options, closed: make(chan struct{}), entities: map[string]*entity{}}
 	s.SetKeys(options.Keys...)
-	s.server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	if options.TLS {
-		s.server.StartTLS()
-	} else {
-		s.server.Start()
-	}
+	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
 		close(s.closed)
 		s.server.Close()
@@ -117,9 +110,6 @@ func New(t testing.TB, options Options) *Server {
 
 // URL returns the base URL, without a slash at its end.
 func (s *Server) URL() string { return s.server.URL }
-
-// Certificate returns the certificate of a server with TLS; nil = without TLS.
-func (s *Server) Certificate() *x509.Certificate { return s.server.Certificate() }
 
 // SetKeys replaces the keys of the namespace, as a rotation does.
 func (s *Server) SetKeys(keys ...Keys) { s.locked(func() { s.keys = slices.Clone(keys) }) }
@@ -145,7 +135,7 @@ func (s *Server) AddHub(name string, limits Entity) {
 	s.add(&entity{name: name, service: EventHubs, Entity: limits})
 }
 
-// AddHybridConnection adds a hybrid connection with its listener; nil = no listener is connected.
+// AddHybridConnection adds a hybrid connection with its listener.
 func (s *Server) AddHybridConnection(path string, listener http.Handler) {
 	s.add(&entity{name: path, service: Relay, listener: listener})
 }
@@ -306,10 +296,6 @@ func (s *Server) wait(r *http.Request, released <-chan struct{}) {
 
 // complete is the end of a request without a fault.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, e *entity, messages []Message) {
-	if e.service == Relay && e.listener == nil {
-		Named("relay-503-listener").write(w)
-		return
-	}
 	s.accept(e, messages)
 	if e.service != Relay {
 		w.WriteHeader(http.StatusCreated)
