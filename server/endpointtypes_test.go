@@ -215,26 +215,3 @@ func TestDestinationIsCheckedWhenItIsSaved(t *testing.T) {
 	e := s.put("/v1/topics/orders/subscriptions/down", body(storageKey, "")).rejected(400, "EndpointValidationFailed")
 	require.Contains(t, e.Message, "Connection refused")
 }
-
-// The plan of a configuration shows that a secret changes, not the secret.
-func TestApplyMasksSecretsOfDestinations(t *testing.T) {
-	t.Parallel()
-	s := setup(t)
-	file := func(key string) string {
-		return `{"topics":[{"name":"orders","subscriptions":[` + withTarget(destination.ServiceBusQueue,
-			busProperties+`,"primaryKey":"`+key+`"`, `"name":"billing"`) + `]}]}`
-	}
-	_, made := s.apply("dryRun=true", file(plantedKey))
-	require.Contains(t, made, `destination.properties.primaryKey:  > "***"`)
-	require.NotContains(t, fmt.Sprint(made), plantedKey)
-	s.apply("", file(plantedKey))
-	_, made = s.apply("dryRun=true", file(plantedKey))
-	require.Equal(t, []string{"none topic orders", "none subscription orders/billing"}, made)
-	_, made = s.apply("dryRun=true", file("another"))
-	require.Len(t, made, 3)
-	require.Contains(t, made[2], `destination.properties.primaryKey: "***`)
-	require.NotContains(t, fmt.Sprint(made), "another")
-	require.NotContains(t, fmt.Sprint(made), plantedKey)
-	s.apply("", file("another"))
-	require.Equal(t, "another", s.storedTarget().PrimaryKey)
-}

@@ -8,6 +8,7 @@ import (
 
 	"postrider/internal/catalog"
 	"postrider/internal/catalog/spec"
+	"postrider/internal/destination"
 )
 
 // The text of a secret setting is in no comparison, whatever its name.
@@ -32,7 +33,14 @@ func TestSecretsAreMasked(t *testing.T) {
 	declared = catalog.SubscriptionSpec{}
 	require.NoError(t, json.Unmarshal(bus, &declared))
 	declared.Destination.Properties.ConnectionString = "" // divided into its parts
-	require.NotContains(t, string(withSecrets(bus, &declared, &catalog.SubscriptionSpec{})), "planted")
+	masked = withSecrets(bus, &declared, &catalog.SubscriptionSpec{})
+	require.NotContains(t, string(masked), "planted")
+	require.NotContains(t, string(masked), "changed")
+	before := catalog.SubscriptionSpec{Destination: &destination.Destination{
+		EndpointType: destination.ServiceBusQueue, Properties: &destination.Properties{PrimaryKey: "was planted"},
+	}}
+	require.Contains(t, string(withSecrets(bus, &declared, &before)), `"primaryKey":"*** (changed)"`)
+	require.NotContains(t, string(withSecrets(bus, &declared, &before)), "planted")
 	for _, s := range spec.Subscription {
 		if s.Secret && s.Section != spec.Destination {
 			require.NotEmpty(t, spec.At(text, s.Name), "%s is planted above", s.Name)
