@@ -29,7 +29,7 @@ var verbsOf = map[string]string{
 	"redeliverDeadLetters": "deadletter redeliver --all", "purgeDeadLetters": "deadletter purge --all",
 	"getDeadLetter":   "deadletter show",
 	"purgeDeadLetter": "deadletter purge", "redeliverDeadLetter": "deadletter redeliver",
-	"listOperations": "operation list", "getOperation": "operation show", "cancelOperation": "deadletter cancel",
+	"listOperations": "operation list", "getOperation": "operation show", "cancelOperation": "operation cancel",
 	"importDeadLetters": "deadletter import",
 	"repairDeadLetters": "deadletter patch", "resolveDeadLetters": "deadletter resolve --all",
 	"resolveDeadLetter": "deadletter resolve", "reopenDeadLetter": "deadletter reopen",

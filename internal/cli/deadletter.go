@@ -26,7 +26,6 @@ type DeadletterCmd struct {
 	Purge     deadletterPurgeCmd                                 `cmd:"" help:"Delete dead letters permanently: those named, or all that match." detail:"You cannot undo it. With a filter the service deletes all matching dead letters that exist now, and the command waits for the end." example:"deadletter purge 0198c5a0-7b1e-7c3a-9d52-5f3a1c2b4d60; deadletter purge --topic orders --state redelivered --until 30d --dry-run; deadletter purge --topic orders --state resolved --until 30d --yes"`
 	Export    deadletterExportCmd                                `cmd:"" help:"Export dead letters as JSON, one per line, the oldest first." detail:"The dead letters do not change. Dead letters added during the export are not included. An incomplete export leaves no file, and the exit code is 1." example:"deadletter export --topic orders --from 24h > dead.ndjson; deadletter export --format rows -o dead.ndjson; deadletter export -o 's3://backup/dead.ndjson?region=eu-west-1'"`
 	Import    deadletterImportCmd                                `cmd:"" help:"Import dead letters of Azure Event Grid from files or a container."`
-	Cancel    deadletterCancelCmd                                `cmd:"" help:"Cancel a bulk operation, such as a redelivery." detail:"Completed work is not undone." example:"deadletter cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
 // deadLetterFlags choose dead letters by a filter, or by the ids of a file.

@@ -132,8 +132,8 @@ func TestOperationsAreCanceled(t *testing.T) {
 	require.Equal(t, []any{"purge", "running", "admin"},
 		[]any{operation["kind"], operation["state"], operation["startedBy"]})
 	id := operation["operationId"].(string)
-	require.Equal(t, "Operation "+id+" was canceled.\n", h.line(0, "deadletter cancel "+id))
-	require.Contains(t, h.line(0, "deadletter cancel "+id), "had already ended")
+	require.Equal(t, "Operation "+id+" was canceled.\n", h.line(0, "operation cancel "+id))
+	require.Contains(t, h.line(0, "operation cancel "+id), "had already ended")
 }
 
 func TestDeadletterExport(t *testing.T) {

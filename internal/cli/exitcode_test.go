@@ -33,7 +33,7 @@ func TestExitCodes(t *testing.T) {
 			`retry policy "none" does not exist`: "policy show none; policy delete none --yes; policy explain none",
 			`dead letter "` + missing + `" does not exist`: "deadletter show " + missing +
 				"; deadletter purge --yes " + missing,
-			`operation "` + missing + `" does not exist`: "deadletter cancel " + missing + "; operation show " + missing,
+			`operation "` + missing + `" does not exist`: "operation cancel " + missing + "; operation show " + missing,
 			"does not exist": "event show " + missing + "; event erase --yes " + missing +
 				"; deadletter redeliver " + missing,
 			"delivery 7 does not exist":               "delivery show 7; delivery cancel 7 --yes",

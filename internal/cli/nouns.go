@@ -41,8 +41,9 @@ type EventCmd struct {
 
 // OperationCmd is operation with its verbs.
 type OperationCmd struct {
-	List listVerb[struct{}, query.Operation] `cmd:"" help:"List bulk operations (redeliveries, purges, retries, cancellations, erasures), the newest first." detail:"Finished operations are kept for 30 days. deadletter cancel stops one." example:"operation list"`
-	Show showVerb[query.Operation]           `cmd:"" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+	List   listVerb[struct{}, query.Operation] `cmd:"" help:"List bulk operations (redeliveries, purges, retries, cancellations, erasures), the newest first." detail:"Finished operations are kept for 30 days. operation cancel stops one." example:"operation list"`
+	Show   showVerb[query.Operation]           `cmd:"" help:"Show a bulk operation and its progress." example:"operation show 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
+	Cancel operationCancelCmd                  `cmd:"" help:"Cancel a bulk operation, such as a redelivery." detail:"Completed work is not undone." example:"operation cancel 0198c5a2-11aa-7d20-8e31-0c9f6b7a5e42"`
 }
 
 // RelayCmd is relay with its verbs.

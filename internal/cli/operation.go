@@ -112,12 +112,12 @@ func (f *bulkFlags) checkRate() error {
 	return nil
 }
 
-type deadletterCancelCmd struct {
+type operationCancelCmd struct {
 	rest.Flags
 	rowArg[query.Operation]
 }
 
-func (c *deadletterCancelCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
+func (c *operationCancelCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {
 	at := c.Path()
 	var before, now rest.Object
 	if err := client.Call(ctx, http.MethodGet, at, nil, &before); err != nil {
@@ -148,7 +148,7 @@ func follow(
 		var o rest.Object
 		err := client.Call(ctx, http.MethodGet, rest.ItemURL("/v1/operations", id), nil, &o)
 		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("operation %s continues in the service; stop it with: postrider deadletter cancel %[1]s", id)
+			err = fmt.Errorf("operation %s continues in the service; stop it with: postrider operation cancel %[1]s", id)
 		}
 		if err != nil {
 			return err

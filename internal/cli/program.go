@@ -36,7 +36,7 @@ type Verbs struct {
 	Batch      BatchCmd      `cmd:"" group:"deliveries" help:"List and show batches."`
 	Problem    ProblemCmd    `cmd:"" group:"deliveries" help:"List what fails: outcomes of failed attempts."`
 	Deadletter DeadletterCmd `cmd:"" group:"deliveries" help:"List, redeliver, purge and export dead letters, one by one or in bulk."`
-	Operation  OperationCmd  `cmd:"" group:"deliveries" help:"List and show bulk operations: redeliveries, purges and erasures."`
+	Operation  OperationCmd  `cmd:"" group:"deliveries" help:"List, show and cancel bulk operations: redeliveries, purges and erasures."`
 	Query      QueryCmd      `cmd:"" group:"deliveries" help:"List, save and run SQL queries on the server."`
 	MCP        mcp.Cmd       `cmd:"" group:"deliveries" name:"mcp" help:"Serve the tools of AI assistants over standard input and output (Model Context Protocol)."`
 
