@@ -47,7 +47,7 @@ type Problem struct {
 	// When the next probe of a probation is sent.
 	HoldUntil   *time.Time `json:"holdUntil" line:"Hold until"`
 	NextAttempt *time.Time `json:"nextAttemptAt" column:"Next" class:"long wide" title:"NEXT ATTEMPT"`
-	// DeliveryHold is the hold of those of its deliveries that are on hold; nil if it was deleted.
+	// DeliveryHold is the hold of those of its deliveries that are on hold.
 	DeliveryHold *string `json:"-"`
 	// Number of pending deliveries whose last attempt had this outcome, at most 1,000.
 	Waiting int `json:"waiting" column:"Waiting" in:"next_attempt_at"`

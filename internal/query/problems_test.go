@@ -31,6 +31,11 @@ func TestProblems(t *testing.T) {
 	tn.Subscribe(t, "orders", "billing", nil)
 	failures(oldest, now.Add(-4*time.Hour))
 	require.NoError(t, tn.System.Subscriptions.Delete(t.Context(), "orders", "billing"))
+	for _, span := range []time.Duration{24 * time.Hour, 5*time.Hour + 30*time.Minute} {
+		found, err := tn.System.Reader.ReadProblems(t.Context(), query.ProblemFilter{}, span)
+		require.NoError(t, err)
+		require.Empty(t, found, "a deleted event subscription has no problems")
+	}
 	sub := tn.Subscribe(t, "orders", "billing", nil)
 	failures(now.Add(-3*time.Hour), now.Add(-time.Hour))
 	read := func() (p query.Problem) {

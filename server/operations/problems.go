@@ -51,7 +51,8 @@ type ProblemPath struct {
 
 // GetProblem reads a problem.
 //
-// Returns a problem with its counts of the last 24 hours. A problem is removed 7 days after its recovery or resolution.
+// Returns a problem with its counts of the last 24 hours. A problem is removed 7 days after its recovery or resolution,
+// and with its event subscription.
 func (m *Handlers) GetProblem(ctx context.Context, r *ProblemPath) (*query.Problem, error) {
 	return m.Parts.Reader.ReadProblem(ctx, r.ID)
 }

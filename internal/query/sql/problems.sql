@@ -5,6 +5,7 @@
 -- The open dead letters are ordered: PostgreSQL could read the whole table of them instead of their index. Holds are
 -- read by subscription (OFFSET 0), not all of them for a join. No later attempt is read than of the day of @to, which
 -- leaves out the partitions of the days ahead.
+-- What is deleted has no problems: failures of an earlier event subscription with the same name only add to the counts.
 -- @state: NULL = all, unresolved = all but resolved ones. @id selects one problem, whatever its state.
 WITH unmerged AS MATERIALIZED (
     SELECT minute, topic_id, subscription_id, kind, detail, count
@@ -43,7 +44,10 @@ WITH unmerged AS MATERIALIZED (
            greatest(p.last_failed_at, c.last_minute) AS known_last, p.since, p.last_failed_at, p.last_status,
            p.last_error, p.delivery_id, p.batch_id, p.recovered_at, p.acknowledged_until, p.acknowledged_at,
            p.acknowledged_by, p.note, p.resolved_at, p.resolved_by
-      FROM (SELECT * FROM counted WHERE outcome NOT IN ('Delivered', 'Acknowledged')) c
+      FROM (SELECT k.*
+              FROM counted k
+              JOIN postrider_internal.event_subscriptions s ON s.id = k.subscription_id AND s.deleted_at IS NULL
+             WHERE k.outcome NOT IN ('Delivered', 'Acknowledged')) c
       FULL JOIN postrider.problems p ON p.subscription_id = c.subscription_id AND p.outcome = c.outcome
      WHERE c.outcome IS NOT NULL OR p.state IN ('failing', 'acknowledged') OR p.problem_id = @id
 ), failing AS MATERIALIZED (
@@ -137,7 +141,7 @@ SELECT f.problem_id, f.state, f.topic, f.subscription, f.outcome, f.failures, f.
   LEFT JOIN LATERAL (
        SELECT hold, until, delivery_hold
          FROM postrider_internal.subscription_holds
-        WHERE subscription_id = s.id AND s.deleted_at IS NULL
+        WHERE subscription_id = s.id
        OFFSET 0) v ON true
  CROSS JOIN LATERAL (
        SELECT count(*)::int AS waiting, max(id) AS example
