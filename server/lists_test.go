@@ -86,6 +86,22 @@ func TestListsOfUnknownNames(t *testing.T) {
 				s.get("/v1/"+list+"?subscription=nope").rejected(404, "NotFound").Message, list)
 		}
 	}
+	for _, many := range []string{
+		"deadLetters/redeliver", "deadLetters/repair", "deadLetters/resolve", "deadLetters/purge", "deliveries/retryNow",
+		"deliveries/cancel",
+	} {
+		send := func(filter string) response {
+			body := `{"filter":` + filter + "}"
+			if many == "deadLetters/repair" {
+				body = `{"mergePatch":{},"filter":` + filter + "}"
+			}
+			return s.post("/v1/"+many, body)
+		}
+		require.Equal(t, `topic "nope" does not exist`, send(`{"topic":"nope"}`).rejected(404, "NotFound").Message, many)
+		require.Equal(t, `topic "gone" has no event subscription "nope"`,
+			send(`{"topic":"gone","subscription":"nope"}`).rejected(404, "NotFound").Message, many)
+		send(`{"topic":"gone","subscription":"billing"}`).is(202)
+	}
 	const operation = "0199f0a4-7b1e-7c52-9d0e-3f6f2b8a4c12"
 	require.Equal(t, `operation "`+operation+`" does not exist or is no longer stored`,
 		s.get("/v1/deliveries?operationId="+operation).rejected(404, "NotFound").Message)

@@ -162,8 +162,8 @@ func operationRoutes(o *operations.Handlers) []route {
 		}),
 		tagged("deliveries", []route{
 			{get, "/v1/deliveries", read, api.Handle("listDeliveries", o.ListDeliveries, 404)},
-			{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", o.RetryDeliveries)},
-			{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", o.CancelDeliveries)},
+			{post, "/v1/deliveries/retryNow", operate, api.Handle("retryDeliveries", o.RetryDeliveries, 404)},
+			{post, "/v1/deliveries/cancel", operate, api.Handle("cancelDeliveries", o.CancelDeliveries, 404)},
 			{get, delivery, read, api.Handle("getDelivery", o.GetDelivery, 404)},
 			{get, delivery + "/attempts", read, api.Handle("listDeliveryAttempts", o.ListDeliveryAttempts, 404)},
 			{post, delivery + "/cancel", operate, api.Handle("cancelDelivery", o.CancelDelivery, 404, 409)},
@@ -178,10 +178,10 @@ func operationRoutes(o *operations.Handlers) []route {
 		}),
 		tagged("dead letters", []route{
 			{get, "/v1/deadLetters", read, api.Handle("listDeadLetters", o.ListDeadLetters, 404)},
-			{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", o.RedeliverDeadLetters, 409)},
-			{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", o.RepairDeadLetters, 409)},
-			{post, "/v1/deadLetters/resolve", operate, api.Handle("resolveDeadLetters", o.ResolveDeadLetters)},
-			{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", o.PurgeDeadLetters)},
+			{post, "/v1/deadLetters/redeliver", operate, api.Handle("redeliverDeadLetters", o.RedeliverDeadLetters, 404, 409)},
+			{post, "/v1/deadLetters/repair", operate, api.Handle("repairDeadLetters", o.RepairDeadLetters, 404, 409)},
+			{post, "/v1/deadLetters/resolve", operate, api.Handle("resolveDeadLetters", o.ResolveDeadLetters, 404)},
+			{post, "/v1/deadLetters/purge", operate, api.Handle("purgeDeadLetters", o.PurgeDeadLetters, 404)},
 			{
 				post, "/v1/topics/:topic/importDeadLetters", operate,
 				api.Handle("importDeadLetters", o.ImportDeadLetters, 404),

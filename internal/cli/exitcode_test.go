@@ -29,7 +29,8 @@ func TestExitCodes(t *testing.T) {
 			none: "subscription show orders none; subscription delete orders none --yes; " +
 				"subscription test-filter orders none; subscription pause orders none; " +
 				"event redeliver --topic orders --to none --from 1h",
-			`topic "none" does not exist`:        "topic show none; topic delete none --yes",
+			`topic "none" does not exist`: "topic show none; topic delete none --yes; delivery retry-now --topic none; " +
+				"deadletter redeliver --topic none; deadletter purge --topic none --yes",
 			`retry policy "none" does not exist`: "policy show none; policy delete none --yes; policy explain none",
 			`dead letter "` + missing + `" does not exist`: "deadletter show " + missing +
 				"; deadletter purge --yes " + missing,

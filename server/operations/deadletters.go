@@ -276,6 +276,9 @@ func (m *Handlers) startMany(
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
+	if err := m.checkNames(ctx, spec.Filter); err != nil {
+		return nil, err
+	}
 	if spec.DryRun {
 		if kind != operator.Purge && !spec.Again && spec.Filter.State == nil {
 			spec.Filter.State = new("open")
@@ -285,6 +288,19 @@ func (m *Handlers) startMany(
 	}
 	id, err := m.Parts.Operator.OnDeadLetters(ctx, spec.Filter, do)
 	return m.started(ctx, id, err)
+}
+
+// checkNames returns an error if the topic or the event subscription of a filter never existed: a misspelled name must
+// not look like an operation that has nothing to do.
+func (m *Handlers) checkNames(ctx context.Context, f *query.DeadLetterFilter) error {
+	var topic, subscription string
+	if f.Topic != nil {
+		topic = *f.Topic
+	}
+	if f.Subscription != nil {
+		subscription = *f.Subscription
+	}
+	return m.Parts.Reader.CheckNames(ctx, topic, subscription)
 }
 
 // action checks the filter and the options of an operation on dead letters.

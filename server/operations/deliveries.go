@@ -224,6 +224,9 @@ func (m *Handlers) onDeliveries(ctx context.Context, kind string, spec *Deliveri
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
+	if err := m.Parts.Reader.CheckNames(ctx, spec.Filter.Topic, spec.Filter.Subscription); err != nil {
+		return nil, err
+	}
 	if spec.DryRun {
 		n, err := m.Parts.Reader.CountDeliveries(ctx, *spec.Filter)
 		return &StartedOperation{Done: &n}, err

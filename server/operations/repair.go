@@ -44,6 +44,9 @@ func (m *Handlers) RepairDeadLetters(ctx context.Context, r *repairRequest) (*St
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
+	if err := m.checkNames(ctx, r.Body.Filter); err != nil {
+		return nil, err
+	}
 	if r.Body.DryRun {
 		preview, err := m.Parts.Operator.PreviewRepair(ctx, r.Body.Filter, do)
 		return &StartedRepair{Done: preview}, err
