@@ -58,6 +58,7 @@ func TestExitCodes(t *testing.T) {
 			"--file":                          "policy put mine",
 			"must be 1 to 10000":              "event list --limit 0; audit list --limit 10001",
 			"must be an age":                  "event list --from soon",
+			"such as 30s, 20m, 24h or 7d":     "policy explain ga-2021 --ttl soon; problem list --within 1x",
 			"must be before --until":          "event list --from 1h --to 2h",
 			"postrider \"7\": must be a UUID": "event show 7",
 			erase: "event erase --yes; event erase --yes --topic orders; " +

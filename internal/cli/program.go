@@ -78,6 +78,7 @@ func (p Program) Run(ctx context.Context, std terminal.Streams, args []string) (
 		kong.Bind(std),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.TypeMapper(reflect.TypeFor[*time.Time](), kong.MapperFunc(terminal.TimeFlag)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(terminal.DurationFlag)),
 		kong.PostBuild(terminal.DescribeVerbs), kong.PostBuild(DescribeFilters),
 		kong.Exit(func(code int) { panic(exitCode(code)) }),
 	)...)

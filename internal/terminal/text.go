@@ -114,6 +114,21 @@ func TimeFlag(ctx *kong.DecodeContext, target reflect.Value) error {
 	return err
 }
 
+// DurationFlag reads a flag of type time.Duration, which may begin with days.
+func DurationFlag(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	size, negative := strings.CutPrefix(text, "-") // which the ranges of flags reject with what is allowed
+	d, ok := parseAge(size)
+	if !ok {
+		return fmt.Errorf("%q: must be a duration such as 30s, 20m, 24h or 7d", text)
+	}
+	target.SetInt(int64(Either(negative, -d, d)))
+	return nil
+}
+
 func parseTime(text string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, text); err == nil {

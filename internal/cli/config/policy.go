@@ -172,7 +172,7 @@ type policyExplainCmd struct {
 	Status       *int           `help:"HTTP status of every response (default 500)." placeholder:"CODE"`
 	Error        string         `help:"Error of every attempt instead of a status: timeout, canceled, socket, dns, unauthorized, argument; or a broker's response: full, disabled, session." enum:",timeout,canceled,socket,dns,unauthorized,argument,full,disabled,session" default:"" placeholder:"KIND"`
 	MaxAttempts  *int           `help:"Limit of attempts instead of the policy's default." placeholder:"N"`
-	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h." placeholder:"DURATION"`
+	TTL          *time.Duration `name:"ttl" help:"Time to live instead of the policy's default, in whole minutes: 20m, 24h, 7d." placeholder:"DURATION"`
 	RetryAfter   time.Duration  `help:"Retry-After of every response, such as 10m; the policy limits it." placeholder:"DURATION"`
 	Behavior     string         `help:"safe or documented: how literally an event subscription takes the policy." enum:"safe,documented" default:"safe"`
 	DeadLetter   string         `help:"deadLetterDestination of the event subscription: rows or none (default: that of the behavior)." enum:",rows,none" default:"" placeholder:"rows|none"`
