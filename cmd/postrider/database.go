@@ -62,7 +62,7 @@ func awaitDatabase(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) er
 		case postgres.IsRejected(err):
 			return connectError(err, postgres.ThroughPgBouncer(pool))
 		case time.Now().After(deadline) || ctx.Err() != nil:
-			return fmt.Errorf("connect to the database (tried %s): %w", terminal.Plural(tries, "time"), err)
+			return fmt.Errorf("%w (tried %s)", postgres.ConnectError(err), terminal.Plural(tries, "time"))
 		case err.Error() != logged:
 			logged = err.Error()
 			log.Warn("database not available yet; retrying", "for", timeout, "error", err)
@@ -79,7 +79,7 @@ func connectError(err error, pgbouncer bool) error {
 	if rejected := poolerRejection(err, pgbouncer); rejected != nil {
 		return rejected
 	}
-	return fmt.Errorf("connect to the database: %w", err)
+	return postgres.ConnectError(err)
 }
 
 // poolerRejection returns advice if PgBouncer rejected postrider's session settings ("unsupported startup parameter",

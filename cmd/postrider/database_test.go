@@ -71,7 +71,9 @@ func TestRejectedConnections(t *testing.T) {
 		return u.String()
 	}
 	for message, database := range map[string]string{
-		`database "missing" does not exist`: changed(func(u *url.URL) { u.Path = "/missing" }),
+		`(?m)PostgreSQL at \S+ responded: database "missing" does not exist \(SQLSTATE 3D000\)$`: changed(func(u *url.URL) {
+			u.Path = "/missing"
+		}),
 		`role "nobody" does not exist|password authentication failed for user "nobody"`: changed(func(u *url.URL) {
 			u.User = url.UserPassword("nobody", "x")
 		}),

@@ -6,8 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"syscall"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // IsRejected reports a connection that fails again until an operator changes the server or the URL: wrong password,
@@ -28,6 +32,46 @@ func IsRejected(err error) bool {
 	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &host) ||
 		errors.As(err, &invalid) || errors.As(err, &alert)
 }
+
+// ConnectError adds to the error of a connection what failed, at which address and what to check. pgx repeats the same
+// failure for every way that it tries, with and without TLS. It wraps err.
+func ConnectError(err error) error {
+	var failed *pgconn.ConnectError
+	if !errors.As(err, &failed) {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	at := net.JoinHostPort(failed.Config.Host, strconv.Itoa(int(failed.Config.Port)))
+	for _, other := range failed.Config.Fallbacks {
+		if other.Host != failed.Config.Host || other.Port != failed.Config.Port {
+			return fmt.Errorf("connect to the database: %w", err) // each has its own reason
+		}
+	}
+	var response *pgconn.PgError
+	var system syscall.Errno
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &response):
+		return &connectError{fmt.Sprintf("connect to the database: PostgreSQL at %s responded: %s (SQLSTATE %s)", at,
+			response.Message, response.Code), err}
+	case errors.As(err, &name):
+		return &connectError{fmt.Sprintf("connect to the database: host %s could not be resolved: %s; check the "+
+			"database URL", failed.Config.Host, name.Err), err}
+	case errors.As(err, &system):
+		return &connectError{fmt.Sprintf("connect to the database: no connection to %s: %v; check that PostgreSQL runs "+
+			"there, and the database URL", at, system), err}
+	}
+	return fmt.Errorf("connect to the database: %w", err)
+}
+
+// connectError has plain words for the error that it wraps.
+type connectError struct {
+	text string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.text }
+
+func (e *connectError) Unwrap() error { return e.err }
 
 // ReadOnlyError is why a database accepts no writes.
 type ReadOnlyError struct{ Cause, Remedy string }

@@ -53,7 +53,7 @@ func (db *DB) Keeping(settings string) string {
 func (db *DB) WithConn(ctx context.Context, do func(*pgxpool.Conn) error) error {
 	conn, err := db.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
+		return ConnectError(err)
 	}
 	defer conn.Release()
 	err = do(conn)
