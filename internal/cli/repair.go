@@ -100,7 +100,7 @@ func (c *deadletterEditCmd) sendFile(std terminal.Streams, before []byte, send f
 	}
 	edited = bytes.TrimSpace(edited)
 	if problem := jsonProblem(edited); problem != "" {
-		return fmt.Errorf("%s is no JSON: %s", c.Event, problem)
+		return fmt.Errorf("%s is not JSON: %s", terminal.Either(c.Event == "-", "standard input", c.Event), problem)
 	}
 	if err := c.confirm(std, before, edited); err != nil {
 		return err

@@ -182,12 +182,19 @@ func (e *Error) Error() string {
 	if len(details) > 1 && text == details[0].Message {
 		text = fmt.Sprintf("the server found %d mistakes", len(details))
 	}
-	for _, d := range details {
+	for i, times := 0, 0; i < len(details); i += times {
+		d := details[i]
+		for times = 1; i+times < len(details) && details[i+times] == d; {
+			times++ // a handshake that fails in the same way at each try
+		}
 		detail := strings.TrimSpace(strings.TrimPrefix(d.Message, d.Target))
 		if d.Target != "" {
 			detail = d.Target + ": " + detail
 		}
 		text += "\n  " + detail
+		if times > 1 {
+			text += fmt.Sprintf(" (%d times)", times)
+		}
 	}
 	return text
 }
@@ -317,7 +324,8 @@ func (a *Response) Err() error {
 	}
 	var body api.ErrorResponse
 	if json.Unmarshal(a.body, &body) != nil || body.Error.Message == "" {
-		body.Error = api.Error{Message: fmt.Sprintf("the server responded %d %s", a.status, http.StatusText(a.status))}
+		body.Error = api.Error{Message: fmt.Sprintf("the server responded %d %s without an error of postrider: check "+
+			"POSTRIDER_URL or --url, and proxies before the service", a.status, http.StatusText(a.status))}
 	}
 	if bytes.HasPrefix(a.body, []byte("Client sent an HTTP request to an HTTPS server")) { // net/http's text
 		body.Error.Message = "the server requires TLS: use https:// in --url"

@@ -45,3 +45,25 @@ func TestKeysStayWithTheirServer(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, certificate, 0o600))
 	require.ErrorContains(t, call(file), "307")
 }
+
+// What is no response of postrider is reported as such, and details that repeat are printed once.
+func TestErrorTexts(t *testing.T) {
+	t.Parallel()
+	for want, body := range map[string]string{
+		"the server responded 404 Not Found without an error of postrider: check POSTRIDER_URL or --url, and proxies " +
+			"before the service": "404 page not found",
+		"it failed\n  endpointUrl: no response (2 times)\n  endpointUrl: 500\n  endpointUrl: no response": `{"error":{` +
+			`"code":"EndpointValidationFailed","message":"it failed","details":[` +
+			`{"target":"endpointUrl","message":"no response"},{"target":"endpointUrl","message":"no response"},` +
+			`{"target":"endpointUrl","message":"500"},{"target":"endpointUrl","message":"no response"}]}}`,
+	} {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(body))
+		}))
+		t.Cleanup(api.Close)
+		client, err := ServerFlags{URL: api.URL, APIKey: "prk_any"}.Client()
+		require.NoError(t, err)
+		require.EqualError(t, client.Call(t.Context(), http.MethodGet, "/v1/topics", nil, nil), want)
+	}
+}
