@@ -141,7 +141,7 @@ func facetText(facet, value string) string {
 	case facet == "status" && err == nil:
 		return display.StatusText(n)
 	default:
-		return cmp.Or(value, "not attempted")
+		return cmp.Or(value, "no outcome") // it was not attempted, or an imported file does not name it
 	}
 }
 

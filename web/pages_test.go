@@ -315,6 +315,9 @@ func TestImportedDeadLetter(t *testing.T) {
 		`"2026-03-04T05:06:07Z","deadLetterReason":"SomethingNew","deliveryAttempts":1,"lastDeliveryOutcome":"NotFound",` +
 		`"lastDeliveryAttemptTime":"2026-03-04T05:06:08Z"}`))
 	require.NoError(t, err)
+	bare, err := in.ReadDeadLetter([]byte(`{"id":"o-8","subject":"orders/8","eventType":"Shop.OrderPlaced","eventTime":` +
+		`"2026-03-04T05:06:07Z","deadLetterReason":"MaxDeliveryAttemptsExceeded","deliveryAttempts":30}`))
+	require.NoError(t, err)
 	letter := operator.ImportedLetter{
 		From: "BILLING/2026/3/4/5/<a>.json", Subscription: "billing", DeadLetter: read,
 	}
@@ -326,6 +329,10 @@ func TestImportedDeadLetter(t *testing.T) {
 	b.requireTexts(t, at, "SomethingNew", "Imported from BILLING/2026/3/4/5/<a>.json , place 0", "attempt 1 (last)",
 		"imported ")
 	require.NotContains(t, page, "<dt>Delivery</dt>")
+	letter.From, letter.DeadLetter = "BILLING/2026/3/4/5/b.json", bare
+	_, err = b.System.Operator.ImportDeadLetters(t.Context(), "orders", []*operator.ImportedLetter{&letter}, false)
+	require.NoError(t, err)
+	b.requireTexts(t, "/ui/dead-letters", "no outcome 30")
 	list := b.request(http.MethodGet, "/ui/dead-letters", func(r *http.Request) {
 		r.AddCookie(&http.Cookie{Name: "postrider-columns", Value: url.Values{
 			"dead-letters": {"delivery_id.endpoint_base_url.imported_from"},

@@ -387,7 +387,8 @@ var Subscription = []Setting{
 		Default: "eventTimeToLiveInMinutes", Example: "P1DT2H",
 	},
 	{
-		Name: "deadLetterDestination.endpointType", Section: DeadLetters, Label: "Destination", Kind: Choice, Flag: "-",
+		Name: "deadLetterDestination.endpointType", Section: DeadLetters, Label: "Dead-letter destination",
+		Kind: Choice, Flag: "-",
 		Choices: []string{"Rows", "None", "Blob", "StorageBlob"}, Default: "Rows under behavior safe",
 		Help: "Where events go that cannot be delivered. Rows: a dead letter in this database. None: the event is dropped. " +
 			"Blob and StorageBlob: a dead letter, also written to a storage location.",
