@@ -36,6 +36,7 @@ func TestUnknownRoutes(t *testing.T) {
 		require.Contains(t, rejection.Message, row.path, name)
 		require.Contains(t, rejection.Message, "/openapi.yaml", name)
 	}
+	require.Contains(t, s.get("/").rejected(404, "NotFound").Message, "the dashboard is at /ui/")
 	require.NotEmpty(t, s.post("/v1/topics/orders", "").header.Get("Allow"))
 	long := s.get("/"+string(bytes.Repeat([]byte("x"), 10_000))).rejected(404, "NotFound")
 	require.Less(t, len(long.Message), 300)

@@ -228,6 +228,9 @@ func EventRejection(e *event.Error, target string) *RejectionError {
 // routerRejection is the response to a request without a route.
 func routerRejection(e *echo.HTTPError, r *http.Request) *RejectionError {
 	switch {
+	case e.Code == http.StatusNotFound && r.URL.Path == "/": // typed into a browser
+		return Reject(e.Code, codeNotFound, "/ does not exist; the dashboard is at /ui/, and /openapi.yaml lists all "+
+			"operations")
 	case e.Code == http.StatusNotFound:
 		return Reject(e.Code, codeNotFound, "%s does not exist; /openapi.yaml lists all operations", Shorten(r.URL.Path))
 	case e.Code == http.StatusMethodNotAllowed:
