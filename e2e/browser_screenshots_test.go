@@ -35,6 +35,7 @@ func TestScreenshots(t *testing.T) {
 	up := postrider(t, append(db.env(), "POSTRIDER_ENCRYPTION_KEY="+testEncryptionKey), "migrate", "up")
 	require.Zero(t, up.code, up.stderr)
 	fillDemo(t, db)
+	one[int](db, "SELECT postrider_internal.observe_problems()")         // as a node that delivers
 	n := startNode(t, db, "--role", "api", "--keep-attempts-days", "14") // it delivers nothing: the state does not change
 	n.manage(http.StatusCreated, http.MethodPut, "/v1/users/ann", `{"role":"admin","password":"`+dashboardPassword+`"}`)
 	w := startChromium(t)(t, n)
