@@ -101,4 +101,4 @@ func plainText(err error) string {
 	return words
 }
 
-var prefix = regexp.MustCompile(`^(.*last err: )?(unable to dial: )?(dial tcp: )?`)
+var prefix = regexp.MustCompile(`^(.*last err: )?(unable to dial: )?(dial tcp:? )?`)
