@@ -39,7 +39,8 @@ type riverReport struct {
 }
 
 const (
-	// riverCooldown is the interval of fetches. Of 1, 5, 20 and 100 ms (the default), 5 was the fastest with 1,000 workers.
+	// riverCooldown is the interval of fetches. Of 1, 5, 20 and 100 ms (the default), 5 was the fastest with 1,000
+	// workers.
 	riverCooldown = 5 * time.Millisecond
 	riverConns    = 16 // as many as a node of postrider has
 	insertedJobs  = 10_000
@@ -109,7 +110,7 @@ func (c *riverCmd) measure(s *system, o *riverReport) error {
 	return errors.Join(err, client.StopAndCancel(context.WithoutCancel(s.ctx)))
 }
 
-// riverPool creates River's schema in an own database, and returns a pool of connections to it.
+// riverPool creates River's schema in its own database, and returns a pool of connections to it.
 func riverPool(s *system) (*pgxpool.Pool, error) {
 	if err := s.database.CreateDatabase(s.ctx, "river"); err != nil {
 		return nil, err

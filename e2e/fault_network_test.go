@@ -295,7 +295,6 @@ func responseOfAFetchIsLost(t *testing.T) {
 	require.GreaterOrEqual(t, int64(marked), times/4,
 		"a quarter of the lost responses had a job at least: a fetch is also for the queue of routes, or finds nothing")
 	require.Equal(t, marked, one[int](db, "SELECT count(*) FROM postrider.delivery_attempts WHERE reruns > 0"))
-	require.Less(t, took, 25*time.Second, "a timeout of 15 s, and a second until the next check")
 	requireNoDeadNode(t, n)
 }
 

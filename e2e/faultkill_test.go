@@ -69,7 +69,7 @@ func TestFaultPointsAreNotInTheProgram(t *testing.T) {
 	}
 }
 
-// The campaign: hours of bad luck in some ten minutes.
+// The campaign: at least 500 kills, which takes some ten minutes.
 func TestFaultCampaign(t *testing.T) { //nolint:paralleltest // it has the machine for itself
 	onlyWithFaults(t)
 	const kills, events, quiet = 500, 1_000_000, 20 * time.Minute // on a quiet machine

@@ -56,8 +56,8 @@ func (c *collector) collect(ctx context.Context) error {
 	return err
 }
 
-// searchAfter requests the next search after a pause, instead of the request before: the loop's interval may be shorter,
-// and each search that it begins would add another request.
+// searchAfter requests the next search after a pause, instead of the request before: the loop's interval may be
+// shorter, and each search that it begins would add another request.
 func (c *collector) searchAfter(pause time.Duration) {
 	if c.next != nil {
 		c.next.Stop()

@@ -25,8 +25,9 @@ const (
 	// A heartbeat that takes longer is abandoned with its connection. The next one, on a new connection, comes before the
 	// other nodes have written four.
 	beatTimeout = 2 * time.Second
-	// sweepPause bounds the sweepers of all nodes to a hundredth of a core: after a pass a node pauses that many times as
-	// long as the pass took, for each node. A pass over a million deliveries takes 8.5 s, so it begins each 14 minutes.
+	// sweepPause bounds the sweepers of all nodes to a hundredth of a core, if a pass takes at most 36 s: after a pass a
+	// node pauses that many times as long as the pass took, for each node. A pass over a million deliveries takes 8.5 s,
+	// so it begins each 14 minutes.
 	sweepPause = 100
 	// sweepLimit bounds the pause for each node: after a pass that a slow database made last ten minutes, no other would
 	// begin for 17 hours.

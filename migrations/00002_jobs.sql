@@ -71,7 +71,7 @@ END;
 
 -- new_job for an attempt, of a delivery or of a batch; of neither for a batch cutter. The arguments are those of
 -- queue.AttemptArgs; number is the attempt's, for operators. Removing NULLs would take a microsecond of the 20 of each
--- published event: a call without the last arguments has none.
+-- published event: a call without the last arguments has no NULLs.
 CREATE FUNCTION postrider_internal.attempt_job(job_id bigint, due timestamptz, subscription bigint,
     delivery bigint DEFAULT NULL, batch bigint DEFAULT NULL, number integer DEFAULT NULL, reruns integer DEFAULT NULL,
     permits integer DEFAULT NULL, exempt boolean DEFAULT NULL, node text DEFAULT NULL)

@@ -373,7 +373,7 @@ SELECT p.id AS problem_id, t.name AS topic, s.name AS subscription, p.outcome,
  WHERE s.deleted_at IS NULL;
 COMMENT ON VIEW postrider.problems IS
     'What fails: one row for each event subscription and outcome with failed attempts. A failure appears within 15 s. '
-    'Rows are removed 7 days after the recovery or resolution.';
+    'Rows are removed 7 days after the recovery or resolution, and with their event subscription.';
 COMMENT ON COLUMN postrider.problems.problem_id IS
     'Id of the problem: always the same for an event subscription and an outcome.';
 COMMENT ON COLUMN postrider.problems.topic IS 'Topic.';

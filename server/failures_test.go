@@ -24,7 +24,8 @@ var internals = []string{
 	"connection refused", "connection reset", "i/o timeout", "EOF", "127.0.0.1", "postrider_internal", "%!", "<nil>",
 	"strconv", "runtime error", "goroutine", "*store.", "store.", "server.", "json:", "syntax error", "violates",
 	"relation",
-	"canceling statement", "lock timeout", "failed to connect", "byte sequence",
+	"canceling statement", "lock timeout", "failed to connect", "no connection to", "connect to the database",
+	"byte sequence",
 }
 
 func requireNoInternals(t *testing.T, what, body string) {

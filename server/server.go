@@ -189,8 +189,8 @@ const (
 )
 
 // Limits of a connection of HTTP/2. Bodies of requests that wait are not read: together they must leave buffers to
-// those that are read, and net/http allows less than 4 MiB for a connection. A client sends up to 65,535 bytes before it
-// knows the buffer of a stream (RFC 9113, 6.9.2), and net/http resets a stream that gets more than its buffer.
+// those that are read, and net/http allows less than 4 MiB for a connection. A client sends up to 65,535 bytes before
+// it knows the buffer of a stream (RFC 9113, 6.9.2), and net/http resets a stream that gets more than its buffer.
 const (
 	maxStreams      = 60
 	maxStreamBuffer = 64 << 10

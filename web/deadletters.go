@@ -141,7 +141,7 @@ func facetText(facet, value string) string {
 	case facet == "status" && err == nil:
 		return display.StatusText(n)
 	default:
-		return cmp.Or(value, "no outcome") // it was not attempted, or an imported file does not name it
+		return cmp.Or(value, "no outcome") // of letters without an attempt, and of files that name none
 	}
 }
 

@@ -18,8 +18,9 @@ import (
 // internals are texts of PostgreSQL, Go and its packages, which no page may show.
 var internals = []string{
 	"SQLSTATE", "ERROR:", "FATAL:", "pq:", "pgx", "pgconn", "context deadline exceeded", "context canceled", "dial tcp",
-	"connection rejected", "closed pool", "i/o timeout", "%!", "&lt;nil&gt;", "runtime error", "*store.",
-	"canceling statement", "lock timeout", "failed to connect", "postrider_internal",
+	"connection refused", "closed pool", "i/o timeout", "%!", "&lt;nil&gt;", "runtime error", "*store.",
+	"canceling statement", "lock timeout", "failed to connect", "no connection to",
+	"connect to the database", "postrider_internal",
 }
 
 // safeLog is a log for concurrent requests.

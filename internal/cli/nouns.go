@@ -64,7 +64,7 @@ type ProblemCmd struct {
 type problemAcknowledgeCmd struct {
 	rest.Flags
 	rowArg[query.Problem]
-	For  time.Duration `help:"For how long: 1m to 720h." default:"4h" range:"60..2592000" placeholder:"SPAN"`
+	For  time.Duration `help:"For how long: 1m to 30d." default:"4h" range:"60..2592000" placeholder:"SPAN"`
 	Note string        `help:"Note for others, up to 1000 characters." placeholder:"TEXT"`
 }
 
@@ -85,7 +85,7 @@ type problemListCmd struct {
 	rest.Flags
 	Topic  string        `help:"Of this topic." placeholder:"NAME"`
 	State  string        `help:"unresolved (all but resolved ones), failing, acknowledged, recovered, resolved or all." enum:"unresolved,failing,acknowledged,recovered,resolved,all" default:"unresolved" placeholder:"STATE"`
-	Within time.Duration `help:"Length of the time span before now: 1m to 168h." default:"1h" range:"60..604800" placeholder:"SPAN"`
+	Within time.Duration `help:"Length of the time span before now: 1m to 7d." default:"1h" range:"60..604800" placeholder:"SPAN"`
 }
 
 func (c *problemListCmd) Run(ctx context.Context, std terminal.Streams, client *rest.Client) error {

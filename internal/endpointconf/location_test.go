@@ -27,7 +27,8 @@ func TestInvalidLocations(t *testing.T) {
 	for _, raw := range []string{
 		"", "dead", "/var/dead", "file:dead", "file://dead/letters", "file:///", "file:///a/../b", "file:///a/%2e%2e/b",
 		"file:///a/./b", "file:///a//b", "file:///a?x=1", `file:///a\b`, "file:///a%00b", "file:///a%0Ab",
-		"s3://", "s3:///key", "s3://user@bucket", "s3://user:secret@bucket", "s3://bucket/a/../b", "s3://bucket:9000", "s3://bucket:",
+		"s3://", "s3:///key", "s3://user@bucket", "s3://user:secret@bucket", "s3://bucket/a/../b", "s3://bucket:9000",
+		"s3://bucket:",
 		"s3://bucket#x", "s3://bucket/a b", "file:///straße", "file:///100%",
 		"azblob://", "gs://bucket", "mem://", "http://bucket", "%",
 	} {

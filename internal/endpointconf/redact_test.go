@@ -46,7 +46,9 @@ func TestRedact(t *testing.T) {
 	}
 	s = endpointconf.NewSecrets([]attribute{secret("X-A", "secret"), secret("X-B", "secret-and-more")}, "")
 	require.Equal(t, "*** ***", s.Redact("secret-and-more secret"), "the longer secret first")
-	s = endpointconf.NewSecrets([]attribute{secret("X-A", "cdef-of-the-longer-one"), secret("X-B", "0123456789abcdefgh")}, "")
+	s = endpointconf.NewSecrets([]attribute{
+		secret("X-A", "cdef-of-the-longer-one"), secret("X-B", "0123456789abcdefgh"),
+	}, "")
 	require.Equal(t, "x ***", s.Redact("x 0123456789abcdef"), "the secret of which the cut text has more")
 }
 

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -34,44 +36,44 @@ func IsRejected(err error) bool {
 }
 
 // ConnectError adds to the error of a connection what failed, at which address and what to check. pgx repeats the same
-// failure for every way that it tries, with and without TLS. It wraps err.
+// failure for every way that it tries, with and without TLS. If the failures differ, it returns pgx's text. It wraps
+// err.
 func ConnectError(err error) error {
 	var failed *pgconn.ConnectError
 	if !errors.As(err, &failed) {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	at := net.JoinHostPort(failed.Config.Host, strconv.Itoa(int(failed.Config.Port)))
-	for _, other := range failed.Config.Fallbacks {
-		if other.Host != failed.Config.Host || other.Port != failed.Config.Port {
-			return fmt.Errorf("connect to the database: %w", err) // each has its own reason
-		}
+	failures := strings.Split(strings.TrimPrefix(failed.Unwrap().Error(), "hostname resolving error: "), "\n")
+	if len(slices.Compact(failures)) > 1 {
+		return fmt.Errorf("connect to the database: %w", err)
 	}
+	at := net.JoinHostPort(failed.Config.Host, strconv.Itoa(int(failed.Config.Port)))
 	var response *pgconn.PgError
 	var system syscall.Errno
 	var name *net.DNSError
 	switch {
 	case errors.As(err, &response):
-		return &connectError{fmt.Sprintf("connect to the database: PostgreSQL at %s responded: %s (SQLSTATE %s)", at,
+		return &connectFailure{fmt.Sprintf("connect to the database: PostgreSQL at %s responded: %s (SQLSTATE %s)", at,
 			response.Message, response.Code), err}
 	case errors.As(err, &name):
-		return &connectError{fmt.Sprintf("connect to the database: host %s could not be resolved: %s; check the "+
+		return &connectFailure{fmt.Sprintf("connect to the database: host %s could not be resolved: %s; check the "+
 			"database URL", failed.Config.Host, name.Err), err}
 	case errors.As(err, &system):
-		return &connectError{fmt.Sprintf("connect to the database: no connection to %s: %v; check that PostgreSQL runs "+
+		return &connectFailure{fmt.Sprintf("connect to the database: no connection to %s: %v; check that PostgreSQL runs "+
 			"there, and the database URL", at, system), err}
 	}
 	return fmt.Errorf("connect to the database: %w", err)
 }
 
-// connectError has plain words for the error that it wraps.
-type connectError struct {
+// connectFailure has plain words for the error that it wraps.
+type connectFailure struct {
 	text string
 	err  error
 }
 
-func (e *connectError) Error() string { return e.text }
+func (e *connectFailure) Error() string { return e.text }
 
-func (e *connectError) Unwrap() error { return e.err }
+func (e *connectFailure) Unwrap() error { return e.err }
 
 // ReadOnlyError is why a database accepts no writes.
 type ReadOnlyError struct{ Cause, Remedy string }

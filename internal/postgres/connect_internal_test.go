@@ -12,12 +12,12 @@ import (
 func TestConnectError(t *testing.T) {
 	t.Parallel()
 	_, err := pgx.Connect(t.Context(), "postgres://anna@127.0.0.1:1/shop?sslmode=prefer")
-	err = postgres.ConnectError(err)
+	err = ConnectError(err)
 	require.EqualError(t, err, "connect to the database: no connection to 127.0.0.1:1: connection refused; check that "+
 		"PostgreSQL runs there, and the database URL")
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	_, err = pgx.Connect(t.Context(), "postgres://anna@127.0.0.1:1,127.0.0.1:2/shop")
-	require.ErrorContains(t, postgres.ConnectError(err), "127.0.0.1:2", "each host has its reason")
+	require.ErrorContains(t, ConnectError(err), "127.0.0.1:2", "each address has its reason")
 }
 
 func TestReadOnlyErrorQuotesNames(t *testing.T) {

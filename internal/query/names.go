@@ -6,9 +6,9 @@ import (
 	"postrider/internal/postgres"
 )
 
-// CheckNames returns a *FunctionError, which is ErrNotFound, if a list is to be of a topic or an event subscription
-// that does not exist and never did: a misspelled name must not look like an empty list. What was deleted still has
-// events, dead letters and other rows. "" = all. ErrTooSlow, ErrUnavailable.
+// CheckNames returns a *FunctionError, which is ErrNotFound, if a list or an operation is to be of a topic or an event
+// subscription that does not exist and never did: a misspelled name must not look like an empty list. What was deleted
+// still has events, dead letters and other rows. "" = all. ErrTooSlow, ErrUnavailable.
 func (r *Reader) CheckNames(ctx context.Context, topic, subscription string) error {
 	var known struct{ Topic, Subscription bool }
 	if topic == "" && subscription == "" {

@@ -180,11 +180,12 @@ func TestSearchRejects(t *testing.T) {
 		require.Contains(t, tn.RejectedBy(t, "SELECT postrider.count_dead_letters($1)", filter), want)
 	}
 	for search, want := range map[string]string{
-		"error ~ (a":            "search at character 9: error ~: the value is not a valid regular expression: (a: ",
-		"größe id ~ *":          "search at character 12: id ~: the value is not a valid regular expression: *: ",
-		`error ~ (a)\1`:         "search at character 9: error ~: the value must not have a back reference",
-		"data.x < true":         "search at character 10: data.x <: the value must be a number or a string, is a boolean",
-		"data." + long + " = 1": "search at character 1010: data." + long + " =: the field must have at most 1000 characters, has 1006",
+		"error ~ (a":    "search at character 9: error ~: the value is not a valid regular expression: (a: ",
+		"größe id ~ *":  "search at character 12: id ~: the value is not a valid regular expression: *: ",
+		`error ~ (a)\1`: "search at character 9: error ~: the value must not have a back reference",
+		"data.x < true": "search at character 10: data.x <: the value must be a number or a string, is a boolean",
+		"data." + long + " = 1": "search at character 1010: data." + long +
+			" =: the field must have at most 1000 characters, has 1006",
 	} {
 		filter := &query.DeadLetterFilter{Search: search}
 		_, err := tn.System.Reader.ListDeadLetters(t.Context(), filter, query.DeadLetterPlace{}, 1)

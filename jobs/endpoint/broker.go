@@ -54,7 +54,7 @@ func (c *Client) SendMessage(r *MessageRequest, done Done) error {
 		return done(resp, nil)
 	}
 	defer release()
-	result := inWords(sender.Send(ctx, r.Message))
+	result := sender.Send(ctx, r.Message)
 	resp := Response{Duration: time.Since(began)}
 	if result.Err != policy.ErrorNone && lifetime.Err() != nil {
 		return done(resp, ErrInterrupted)
@@ -87,17 +87,9 @@ func (c *Client) Check(
 			return destination.Result{Result: policy.Result{Err: policy.ErrorArgument}, Text: ErrorText(err), Cause: err}
 		}
 		defer release()
-		return inWords(sender.Check(ctx))
+		return sender.Check(ctx)
 	}
 	return c.checkByHTTP(ctx, now, d, by)
-}
-
-// inWords gives a connection that failed the words that it has for webhooks.
-func inWords(result destination.Result) destination.Result {
-	if (result.Err == policy.ErrorDNS || result.Err == policy.ErrorSocket) && IsNetworkError(result.Cause) {
-		result.Text = ErrorText(result.Cause)
-	}
-	return result
 }
 
 // translated sets what the retry policy sees to a destination's own result.

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -162,40 +161,6 @@ func TestBrokerClientsAreShared(t *testing.T) {
 		require.Equal(t, r.Destination.Properties.UseTLS(), made.options.TLS != nil)
 	}
 	require.False(t, first.isClosed())
-}
-
-// A connection that fails has the words that it has for webhooks, without those of Go.
-func TestBrokerConnectionsFailInWords(t *testing.T) {
-	t.Parallel()
-	c := newBrokerClient(t, Options{})
-	r := kafka("orders", "one")
-	sender := c.sent(t, r)
-	unknown := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{
-		Err: "no such host", Name: "broker.example.com", Server: "10.0.0.2:53", IsNotFound: true,
-	}}
-	failed := func(kind policy.ErrorKind, err error) destination.Result {
-		return destination.Result{Result: policy.Result{Err: kind}, Text: err.Error(), Cause: err}
-	}
-	sender.results <- failed(policy.ErrorDNS, fmt.Errorf("unable to dial: %w", unknown))
-	resp, err := c.outcome(t, r)
-	require.NoError(t, err)
-	require.Equal(t, "name broker.example.com could not be resolved: no such host", resp.ErrorText)
-	<-sender.begun
-	refused := &net.OpError{
-		Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 3), Port: 9092}, Err: syscall.ECONNREFUSED,
-	}
-	checked, release, err := c.brokers.use(c.Client, r.Destination, r.Connection, checkTimeout)
-	require.NoError(t, err)
-	release()
-	sender = checked.(*broker).Sender.(*testSender)
-	sender.results <- failed(policy.ErrorSocket, refused)
-	result := c.Check(t.Context(), time.Now(), r.Destination, r.Connection)
-	require.Equal(t, "connection refused by 10.0.0.3:9092", result.Text)
-	<-sender.begun
-	rejected := fmt.Errorf("the broker's address must not be called: %w", refused)
-	sender.results <- failed(policy.ErrorArgument, rejected)
-	require.Equal(t, rejected.Error(), c.Check(t.Context(), time.Now(), r.Destination, r.Connection).Text)
-	<-sender.begun
 }
 
 // A client that no event subscription needs any more is closed at the end of its last use; an unused one when it is

@@ -8,6 +8,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -62,7 +63,7 @@ func (s *sender) result(ctx context.Context, err error) destination.Result {
 	case errors.Is(err, errToken):
 		r.Err, r.Text = policy.ErrorUnauthorized, plainText(err)
 	case errors.As(err, &dns):
-		r.Err, r.Text = policy.ErrorDNS, plainText(err)
+		r.Err, r.Text = policy.ErrorDNS, "name "+dns.Name+" could not be resolved: "+dns.Err
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, kgo.ErrRecordTimeout):
 		r.Err, r.Text = policy.ErrorTimeout, "the broker did not respond: "+plainText(err)
@@ -94,6 +95,11 @@ func responded(code *kerr.Error, err error) destination.Result {
 
 // plainText is an error without franz-go's and Go's prefixes.
 func plainText(err error) string {
+	var dial *net.OpError
+	var system syscall.Errno
+	if errors.As(err, &dial) && dial.Op == "dial" && dial.Addr != nil && errors.As(dial, &system) {
+		return "no connection to " + dial.Addr.String() + ": " + system.Error()
+	}
 	words := prefix.ReplaceAllString(err.Error(), "")
 	if words == io.EOF.Error() || words == io.ErrUnexpectedEOF.Error() {
 		return "the broker closed the connection"

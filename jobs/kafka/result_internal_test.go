@@ -90,11 +90,13 @@ func TestResultWithoutResponse(t *testing.T) {
 	}{
 		{
 			t.Context(), dial(&net.DNSError{Err: "no such host", Name: "kafka.example"}), policy.ErrorDNS,
-			"lookup kafka.example: no such host",
+			"name kafka.example could not be resolved: no such host",
 		},
 		{
-			t.Context(), dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), policy.ErrorSocket,
-			"connect: connection refused",
+			t.Context(), &net.OpError{
+				Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 3), Port: 9092},
+				Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
+			}, policy.ErrorSocket, "no connection to 10.0.0.3:9092: connection refused",
 		},
 		{t.Context(), io.ErrUnexpectedEOF, policy.ErrorSocket, "the broker closed the connection"},
 		{t.Context(), dial(os.ErrDeadlineExceeded), policy.ErrorTimeout, "the broker did not respond: i/o timeout"},

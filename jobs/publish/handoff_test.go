@@ -128,7 +128,7 @@ func TestHandoffIsBoundedByMemory(t *testing.T) {
 }
 
 // While the catalog keeps moving, a publish filters by the one that its transaction reads, which the process does not
-// have yet. Holds, and what an attempt finds, are by the same catalog.
+// have yet. Holds and attempts use the same catalog.
 func TestPublishByACatalogThatIsNewerThanTheOneInMemory(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"optimistic": "", "keyed": "a-key"} {

@@ -353,11 +353,13 @@ SELECT coalesce(array_agg(s), '{}') FROM unnest($1::bigint[]) AS s
 	}
 }
 
-// endedStatement checks whether expire_locks would find a lock. A call takes 1.5 ms, which an idle node would spend four
-// times a second.
+// endedStatement checks whether expire_locks would find a lock. A call takes 1.5 ms, which an idle node would spend
+// four times a second. ORDER BY makes PostgreSQL use the index.
 const endedStatement = `
-SELECT EXISTS (SELECT FROM postrider_internal.river_job
-                WHERE state = 'scheduled' AND queue = 'locks' AND priority = 1 AND scheduled_at <= now())`
+SELECT count(*) > 0
+  FROM (SELECT FROM postrider_internal.river_job
+         WHERE state = 'scheduled' AND queue = 'locks' AND priority = 1 AND scheduled_at <= now()
+         ORDER BY scheduled_at, id LIMIT 1) ended`
 
 // ExpireLocks ends the locks whose time has ended. Every node calls it again and again.
 func (r *Receiver) ExpireLocks(ctx context.Context) error {

@@ -1,6 +1,7 @@
 -- Returns the jobs of results that cannot be recorded now: another transaction has locked the job (@jobs), its
 -- delivery (@deliveries), its batch (@batches), a member of that, or one of its probations (@probations). A result has
--- several rows if it has probations. The statement's own locks end with it.
+-- several rows if it has probations. The statement's own locks end with it. It runs after a lock was not granted, and
+-- for each group while results wait.
 WITH input AS (
     SELECT * FROM unnest(@jobs::bigint[], @deliveries::bigint[], @batches::bigint[], @probations::bytea[])
         AS i(job_id, delivery_id, batch_id, probation_key)
