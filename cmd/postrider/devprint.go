@@ -72,7 +72,7 @@ func (d *dev) greet() {
 	d.row("Demo endpoint", d.ready.Sink+"/ok  /flaky  /slow  /status/{code}  /hang")
 	d.row("Database", d.ready.DatabaseURL)
 	d.row("Topic", demoTopic+" with event subscriptions accepted, flaky (500 twice, then 204) and rejected (400)")
-	d.row("Topic key", d.ready.TopicKey)
+	d.row("Access key", d.ready.TopicKey)
 	d.row("Admin token", d.ready.AdminToken)
 	if n := d.options.TimeScale; n > 1 {
 		d.row("Time", fmt.Sprintf("%d times as fast: 24 hours of retries take %s; ack timeouts are real", n,
