@@ -53,27 +53,27 @@ func ConnectError(err error) error {
 	var name *net.DNSError
 	switch {
 	case errors.As(err, &response):
-		return &connectFailure{fmt.Sprintf("connect to the database: PostgreSQL at %s responded: %s (SQLSTATE %s)", at,
+		return &connectionError{fmt.Sprintf("connect to the database: PostgreSQL at %s responded: %s (SQLSTATE %s)", at,
 			response.Message, response.Code), err}
 	case errors.As(err, &name):
-		return &connectFailure{fmt.Sprintf("connect to the database: host %s could not be resolved: %s; check the "+
+		return &connectionError{fmt.Sprintf("connect to the database: host %s could not be resolved: %s; check the "+
 			"database URL", failed.Config.Host, name.Err), err}
 	case errors.As(err, &system):
-		return &connectFailure{fmt.Sprintf("connect to the database: no connection to %s: %v; check that PostgreSQL runs "+
+		return &connectionError{fmt.Sprintf("connect to the database: no connection to %s: %v; check that PostgreSQL runs "+
 			"there, and the database URL", at, system), err}
 	}
 	return fmt.Errorf("connect to the database: %w", err)
 }
 
-// connectFailure has plain words for the error that it wraps.
-type connectFailure struct {
+// connectionError has plain words for the error that it wraps.
+type connectionError struct {
 	text string
 	err  error
 }
 
-func (e *connectFailure) Error() string { return e.text }
+func (e *connectionError) Error() string { return e.text }
 
-func (e *connectFailure) Unwrap() error { return e.err }
+func (e *connectionError) Unwrap() error { return e.err }
 
 // ReadOnlyError is why a database accepts no writes.
 type ReadOnlyError struct{ Cause, Remedy string }

@@ -182,11 +182,12 @@ func (e *Error) Error() string {
 	if len(details) > 1 && text == details[0].Message {
 		text = fmt.Sprintf("the server found %d mistakes", len(details))
 	}
-	for i, times := 0, 0; i < len(details); i += times {
-		d := details[i]
-		for times = 1; i+times < len(details) && details[i+times] == d; {
+	for i := 0; i < len(details); {
+		d, times := details[i], 1
+		for i+times < len(details) && details[i+times] == d {
 			times++ // a handshake that fails in the same way at each try
 		}
+		i += times
 		detail := strings.TrimSpace(strings.TrimPrefix(d.Message, d.Target))
 		if d.Target != "" {
 			detail = d.Target + ": " + detail
