@@ -17,6 +17,7 @@ type Batcher[T any] struct {
 	enough    chan struct{} // a group need not wait any longer
 	gathering Gathering
 	cooldown  cooldown
+	sizes     groupSizes // Add reads them, too
 }
 
 // NewBatcher returns an empty batcher.
@@ -33,7 +34,7 @@ func NewGatheringBatcher[T any](g Gathering) *Batcher[T] {
 func (b *Batcher[T]) Add(items ...T) {
 	b.mu.Lock()
 	b.waiting = append(b.waiting, items...)
-	enough := len(b.waiting) >= b.gathering.Enough
+	enough := len(b.waiting) >= b.sizes.complete(b.gathering.Enough)
 	b.mu.Unlock()
 	signal(b.wake)
 	if enough {
@@ -95,6 +96,7 @@ func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush
 			}
 			flush(group)
 			last = time.Now()
+			b.processed(len(group))
 		}
 		stopping := ctx.Done()
 		if ctx.Err() != nil {
@@ -108,6 +110,16 @@ func (b *Batcher[T]) Run(ctx context.Context, newFits func() func(T) bool, flush
 		case <-b.wake:
 		}
 	}
+}
+
+// processed notes the size of a group, if groups wait: then there is one Run.
+func (b *Batcher[T]) processed(size int) {
+	if b.gathering.Enough == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sizes.note(size, len(b.waiting) > 0)
 }
 
 // empty reports that no item waits or will be added by AddLater.

@@ -24,7 +24,34 @@ const (
 	worthwhile  = 2
 	minCooldown = 10 * time.Millisecond
 	maxCooldown = 2560 * time.Millisecond
+	// closedLoop is how many groups in turn show that clients add an item only after the last one was processed: they
+	// have the same size, and no item arrives while one is processed. Such a group is complete when it has that size: to
+	// wait longer, four publishers would need 5.9 ms instead of 2.5 for an event.
+	closedLoop = 3
 )
+
+// groupSizes are those of the last groups.
+type groupSizes struct {
+	last, repeated int // repeated counts groups of that size that show a closed loop
+}
+
+// note counts a group. more reports whether items arrived while it was processed.
+func (s *groupSizes) note(size int, more bool) {
+	if size != s.last || more {
+		s.last, s.repeated = size, 0
+	}
+	if !more {
+		s.repeated++
+	}
+}
+
+// complete returns the size of a group that does not wait. Single items show no closed loop: cooldown is for them.
+func (s *groupSizes) complete(enough int) int {
+	if s.repeated >= closedLoop && s.last > 1 {
+		return min(s.last, enough)
+	}
+	return enough
+}
 
 // cooldown is the time in which groups do not wait.
 type cooldown struct {
@@ -40,6 +67,7 @@ func (b *Batcher[T]) gather(ctx context.Context, last time.Time) {
 	default:
 	}
 	g, first, began := b.gathering, b.Len(), time.Now()
+	g.Enough = b.sizes.complete(g.Enough)
 	if first == 0 || first >= g.Enough || began.Sub(last) > g.Longest || began.Before(b.cooldown.end) {
 		return
 	}

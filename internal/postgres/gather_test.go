@@ -66,6 +66,53 @@ func TestGathering(t *testing.T) {
 		groupsOf(t, quick, slices.Repeat([]time.Duration{4 * ms, ms}, 10)...), "two clients seldom wait")
 }
 
+// Clients that add an item only after the last one was processed do not wait for others, once their groups have shown
+// how many they are.
+func TestGatheringInAClosedLoop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ms, clients = time.Millisecond, 4
+		b := postgres.NewGatheringBatcher[chan struct{}](postgres.Gathering{
+			Enough: 100, Step: 3 * ms, Worth: 6, Longest: 20 * ms,
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		go b.Run(ctx, postgres.AtMost[chan struct{}](100), func(group []chan struct{}) {
+			time.Sleep(2 * ms) //nolint:forbidigo // virtual time
+			for _, processed := range group {
+				close(processed)
+			}
+		})
+		add := func(thinks time.Duration) time.Duration {
+			time.Sleep(thinks) //nolint:forbidigo // virtual time
+			began, processed := time.Now(), make(chan struct{})
+			b.Add(processed)
+			<-processed
+			return time.Since(began)
+		}
+		took := func(rounds int) (last time.Duration) {
+			var all sync.WaitGroup
+			for i := range clients {
+				all.Go(func() {
+					for range rounds {
+						if t := add(time.Duration(i+1) * ms / 10); i == 0 {
+							last = t
+						}
+					}
+				})
+			}
+			all.Wait()
+			return last
+		}
+		require.Equal(t, 2*ms+3*ms/10, took(20), "the first waits for the fourth, and no longer")
+		var more sync.WaitGroup
+		more.Go(func() { add(0); add(0); add(0) }) // a fifth
+		took(3)
+		more.Wait()
+		require.Equal(t, 2*ms+3*ms/10, took(20))
+		stop()
+	})
+}
+
 func TestGatheringEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
