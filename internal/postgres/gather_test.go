@@ -113,6 +113,36 @@ func TestGatheringInAClosedLoop(t *testing.T) {
 	})
 }
 
+// Groups of one size during which items arrive show no closed loop: when the rate rises, the next group grows.
+func TestGatheringInAnOpenLoop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		b := postgres.NewGatheringBatcher[int](postgres.Gathering{Enough: 100, Step: 3*ms + ms/4, Longest: 3*ms + ms/4})
+		ctx, stop := context.WithCancel(t.Context())
+		var sizes []int
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.Run(ctx, postgres.AtMost[int](100), func(group []int) {
+				if sizes == nil {
+					time.Sleep(ms / 10) //nolint:forbidigo // so that no group is taken at the time of an arrival
+				}
+				sizes = append(sizes, len(group))
+				time.Sleep(2*ms - ms/4) //nolint:forbidigo // virtual time
+			})
+		}()
+		for i, distance := range slices.Concat(repeat(40, ms), repeat(40, ms/4)) {
+			time.Sleep(distance) //nolint:forbidigo // virtual time
+			b.Add(i)
+		}
+		stop()
+		<-done
+		require.Equal(t, []int{5, 5, 5, 5}, sizes[2:6])
+		require.Greater(t, slices.Max(sizes), 15)
+	})
+}
+
 func TestGatheringEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
