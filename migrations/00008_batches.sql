@@ -28,7 +28,8 @@ CREATE TABLE postrider_internal.batches (
     finished_at      timestamptz,
     CONSTRAINT one_owner CHECK (num_nonnulls(job_id, hold) <= 1)
 ) WITH (fillfactor = 80);
-CREATE INDEX batches_subscription_idx ON postrider_internal.batches (subscription_id, id);
+CREATE INDEX batches_subscription_idx ON postrider_internal.batches (subscription_id, id)
+WHERE subscription_id IS NOT NULL; -- as of deliveries_subscription_idx
 CREATE INDEX batches_pending_idx ON postrider_internal.batches (id) WHERE state = 'pending';
 CREATE INDEX batches_held_idx ON postrider_internal.batches (subscription_id, id) WHERE hold IS NOT NULL;
 
