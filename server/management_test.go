@@ -131,7 +131,7 @@ func TestSubscriptionRejections(t *testing.T) {
 	}
 	for members, says := range map[string]string{
 		`"retryPolicy":{"policy":"x"}`: "retryPolicy.policy must be one of preview-2017, ga-2018, ga-2019, ga-2021, " +
-			"namespace-2023, ga-2026",
+			"namespace-2023, ga-2026, not \"x\"",
 		`"deliveryRate":{"burst":5}`: "deliveryRate.limit must be 1 to 100000; without deliveryRate there is no limit",
 		`"maxEventsPerBatch":5001`:   "maxEventsPerBatch must be between 1 and 5000, not 5001",
 	} {

@@ -153,9 +153,9 @@ func (c *doctorCmd) checkAll(ctx context.Context, f *findings) {
 func (c *doctorCmd) checkConnection(ctx context.Context, f *findings, pool *pgxpool.Pool) bool {
 	err := pool.Ping(ctx)
 	rejected := poolerRejection(err, c.PgBouncer)
-	if rejected == nil && f.failed("connection", "database unavailable: ", err,
-		"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs") {
-		return false
+	if err != nil && rejected == nil {
+		return f.check("connection", "", failIf(true, postgres.ConnectError(err).Error(),
+			"check host, port, user and password of POSTRIDER_DATABASE_URL, and that PostgreSQL runs"))
 	}
 	if err == nil {
 		rejected = c.checkPooler(ctx, pool)

@@ -138,7 +138,8 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 
 func TestDoctorWithoutADatabaseOrRights(t *testing.T) {
 	t.Parallel()
-	requireFinding(t, runDoctor(t, "postgres://127.0.0.1:1/none"), fail, "connection", "database unavailable")
+	requireFinding(t, runDoctor(t, "postgres://127.0.0.1:1/none"), fail, "connection",
+		"no connection to 127.0.0.1:1: connection refused")
 	requireFinding(t, runDoctor(t, "postgres://%zz"), fail, "connection", "is invalid")
 	requireFinding(t, runDoctor(t, testdb.Empty(t)), fail, "schema", "this program needs")
 

@@ -106,7 +106,7 @@ func (m *Handlers) patch(
 	if shook = errors.Is(err, postgres.ErrNotValidated); shook {
 		after, _, err = m.putValidated(ctx, parent, name, spec, when...)
 	}
-	return before, after, shook, m.putError(topic, err)
+	return before, after, shook, m.putError(topic, &spec, err)
 }
 
 // patched applies a JSON merge patch (RFC 7396) to the stored settings, secrets included. It first drops settings that

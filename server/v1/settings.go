@@ -54,7 +54,7 @@ func (m *Handlers) checkSubscription(
 	}
 	found.retryPolicy(p, t, &stated)
 	if p == nil {
-		if rejected, ok := errors.AsType[*api.RejectionError](m.unknownPolicy()); ok {
+		if rejected, ok := errors.AsType[*api.RejectionError](m.unknownPolicy(effective.RetryPolicy.Policy)); ok {
 			found.Problems = append(found.Problems, rejected.Details...)
 		}
 	}
@@ -225,7 +225,7 @@ func (p *problems) signingSecret(s *catalog.SigningSpec) {
 }
 
 // unknownPolicy is the response to a retry policy that does not exist.
-func (m *Handlers) unknownPolicy() error {
+func (m *Handlers) unknownPolicy(name string) error {
 	var names []string
 	for _, p := range m.Parts.Cache.Snapshot().Policies() {
 		names = append(names, p.Name)
@@ -235,7 +235,7 @@ func (m *Handlers) unknownPolicy() error {
 			names = append(names, name)
 		}
 	}
-	return api.Invalid("retryPolicy.policy", "must be one of %s", strings.Join(names, ", "))
+	return api.Invalid("retryPolicy.policy", "must be one of %s, not %q", strings.Join(names, ", "), api.Shorten(name))
 }
 
 func (p *problems) deliverySchema(s *catalog.SubscriptionSpec, t *catalog.Topic) {

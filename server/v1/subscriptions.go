@@ -76,20 +76,20 @@ func (m *Handlers) PutSubscription(ctx context.Context, r *putSubscriptionReques
 	}
 	sub, created, err := m.put(ctx, topic, r.Subscription, spec, r.Conditions()...)
 	if err != nil {
-		return nil, r.Rejected(m.putError(r.Topic, err), "event subscription", r.Subscription)
+		return nil, r.Rejected(m.putError(r.Topic, &spec, err), "event subscription", r.Subscription)
 	}
 	shown, err := m.withHeld(ctx, sub)
 	return &api.Put[Subscription]{Body: shown, Created: created}, err
 }
 
 // putError is the response to an error of the catalog.
-func (m *Handlers) putError(topic string, err error) error {
+func (m *Handlers) putError(topic string, put *catalog.SubscriptionSpec, err error) error {
 	var mistake *policy.ValidationError
 	switch {
 	case errors.As(err, &mistake): // another request has removed a secret that this one keeps
 		return api.Invalid(mistake.Field, "%s", mistake.Message)
 	case errors.Is(err, catalog.ErrNoPolicy): // another request has deleted it
-		return m.unknownPolicy()
+		return m.unknownPolicy(put.RetryPolicy.Policy)
 	case errors.Is(err, postgres.ErrNotFound):
 		return api.TopicNotFound(topic)
 	}
