@@ -342,7 +342,6 @@ func (p *pages) helpers() template.FuncMap {
 		"json":      func(j *query.JSON) string { return string(*j) },
 		"pretty":    func(text string) string { return display.Pretty(display.Visible(text)) },
 		"highlight": display.Highlight,
-		"breakable": func(text string) template.HTML { return display.Breakable(display.Visible(text)) },
 		"headers":   display.Headers,
 		"n":         display.Grouped,
 		"atMost":    display.AtMost,

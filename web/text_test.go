@@ -21,7 +21,6 @@ import (
 // text is the visible text of a page, with white space as one space.
 func text(page string) string {
 	var words []string
-	page = strings.ReplaceAll(page, "<wbr>", "") // only allows a line break
 	for tokens := html.NewTokenizer(strings.NewReader(page)); tokens.Next() != html.ErrorToken; {
 		if token := tokens.Token(); token.Type == html.TextToken {
 			words = append(words, strings.Fields(token.Data)...)
@@ -63,7 +62,7 @@ var allowedElements = strings.Fields(
 		`dd ul ol li span code table thead tbody
 	tr th td b small time details dialog kbd summary pre form label input textarea select option button fieldset ` +
 		`legend noscript ` +
-		`svg rect path wbr`)
+		`svg rect path`)
 
 // addresses are the beginnings of addresses in templates.
 var addresses = []string{"/ui/", "/openapi", "#main", "data:image/svg+xml,"}

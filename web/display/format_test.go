@@ -143,20 +143,6 @@ func TestHighlight(t *testing.T) {
 	require.NotContains(t, Highlight(long), "span")
 }
 
-func TestBreakable(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"":                               "",
-		"UndeliverableDueToHttpResponse": "Undeliverable<wbr>Due<wbr>To<wbr>Http<wbr>Response",
-		"/orders/630011":                 "/<wbr>orders/<wbr>630011",
-		"Shop.Order-placed_v2":           "Shop.<wbr>Order-<wbr>placed_<wbr>v2",
-		"no break":                       "no break",
-		"<wbr>/<b>é É":                   "&lt;wbr&gt;/<wbr>&lt;b&gt;é É",
-	} {
-		require.Equal(t, want, string(Breakable(text)))
-	}
-}
-
 // Without the marks, the text is the same, and no character of it is markup.
 func FuzzHighlight(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,null,"<script>\u003c"]}`, `"\\"`, "[\n]", `<`, `-0.1E-2`, "\"\xff\""} {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"html/template"
 	"strings"
-	"unicode"
 )
 
 // maxHighlighted limits the JSON that Highlight marks, in bytes: marks make it up to ten times as long.
@@ -28,23 +27,6 @@ func Highlight(text string) template.HTML {
 		text = text[size:]
 	}
 	return template.HTML(out.String()) //nolint:gosec // each token is escaped
-}
-
-// Breakable is a text as HTML, escaped, that a narrow column may break after punctuation and between the words of a
-// name in CamelCase.
-func Breakable(text string) template.HTML {
-	var out strings.Builder
-	from, before := 0, rune(0)
-	for i, r := range text {
-		if strings.ContainsRune("/.:_-", before) || unicode.IsLower(before) && unicode.IsUpper(r) {
-			template.HTMLEscape(&out, []byte(text[from:i]))
-			out.WriteString("<wbr>")
-			from = i
-		}
-		before = r
-	}
-	template.HTMLEscape(&out, []byte(text[from:]))
-	return template.HTML(out.String()) //nolint:gosec // each part is escaped
 }
 
 // tokenOf is the class and the length of the first token of valid JSON; the class of brackets, commas and white space
