@@ -46,12 +46,21 @@ func (qs *queries) text(t *testing.T, query string) (text string) {
 
 func (qs *queries) problems(t *testing.T) (list []string) {
 	t.Helper()
+	qs.requireNoSessions(t, "IN (SELECT role FROM postrider_internal.query_logins)")
 	found, err := qs.runner.Check(t.Context())
 	require.NoError(t, err)
 	for _, p := range found {
 		list = append(list, p.Role[strings.LastIndexByte(p.Role, '_')+1:]+" "+p.Message)
 	}
 	return list
+}
+
+// requireNoSessions waits for the sessions of an earlier check, which end a moment later. Until then their roles have
+// no other one, and are not checked.
+func (qs *queries) requireNoSessions(t *testing.T, roles string) {
+	t.Helper()
+	sessions := "SELECT count(*)::text FROM pg_stat_activity WHERE usename " + roles
+	require.Eventually(t, func() bool { return qs.text(t, sessions) == "0" }, time.Minute, 10*time.Millisecond)
 }
 
 func TestLoginsAreRepaired(t *testing.T) {
@@ -229,9 +238,7 @@ func TestQueryURL(t *testing.T) {
 		{Role: role, Message: "has no CONNECTION LIMIT 1: its queries can end each other"},
 	}, found)
 	qs.exec(t, "ALTER ROLE "+role+" CONNECTION LIMIT 1; GRANT postrider_operator TO "+role)
-	// The session of the last check ends a moment later. Until then the role has no other one.
-	sessions := "SELECT count(*)::text FROM pg_stat_activity WHERE usename = '" + role + "'"
-	require.Eventually(t, func() bool { return qs.text(t, sessions) == "0" }, time.Minute, 10*time.Millisecond)
+	qs.requireNoSessions(t, "= '"+role+"'")
 	found, err = runner.Check(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []sqlquery.LoginError{{Role: role, Message: "is a member of postrider_operator"}}, found)
