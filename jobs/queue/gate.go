@@ -15,8 +15,11 @@ const (
 	// event subscriptions.
 	gateWait = time.Second
 	// At an endpoint that responded within the last second, any number of jobs may wait, up to a quarter of all workers.
+	// While no other one has jobs, those may wait that enter within half of gateWait: its calls of a second, divided by
+	// soloShare. A job that may not wait returns to its hold, which costs more than the attempt.
 	// At a silent endpoint two may wait per call that it may have in flight, up to an eighth of all workers.
 	quickShare     = 4
+	soloShare      = 2
 	waitersPerCall = 2
 	silentShare    = 8
 	// Blocked results, which wait for a row that another transaction has locked, may take a quarter of all workers.
@@ -74,14 +77,23 @@ type destination struct {
 	blocked  int             // results that wait for a locked row, each with its worker
 	waiters  []chan struct{} // closed when they enter, the longest waiting first
 	streak   int             // failures in a row
+	alone    bool            // few jobs of other event subscriptions were queued when its capacity was last read
 
-	responses   rate
-	respondedAt time.Time
+	responses    rate
+	respondedAt  time.Time
+	responseTime time.Duration // of successes; 0 = none was measured
 
-	// Of an endpoint that throttles: how long its successes take, when the next request may begin, and when the endpoint
-	// has throttled at last and its cap was last halved.
-	responseTime                 time.Duration
+	// Of an endpoint that throttles: when the next request may begin, and when the endpoint has throttled at last and its
+	// cap was last halved.
 	next, throttledAt, loweredAt time.Time
+}
+
+// pace is how many calls may succeed in a second, with as many in flight as the cap allows; 0 = unknown.
+func (d *destination) pace() int {
+	if d.responseTime <= 0 {
+		return 0
+	}
+	return int(time.Duration(d.cap.Value()) * time.Second / d.responseTime)
 }
 
 // proven endpoints have responded lately, whatever the response.
@@ -199,7 +211,7 @@ func (g *Gate) maxInFlight(d *destination, now time.Time) int {
 
 func (g *Gate) mayWait(d *destination) bool {
 	if time.Since(d.respondedAt) < gateWait {
-		return g.waiting < max(g.workers/quickShare, 1)
+		return g.waiting < max(g.workers/quickShare, 1) || d.alone && len(d.waiters) < d.pace()/soloShare
 	}
 	return len(d.waiters) < waitersPerCall*d.cap.Value() && g.waiting < max(g.workers/silentShare, 1)
 }
@@ -247,7 +259,9 @@ func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result, to
 	defer g.mu.Unlock()
 	d := g.destination(subscription)
 	d.cap = d.cap.After(o, r)
-	if o == policy.OutcomeDelivered {
+	if o == policy.OutcomeDelivered && d.responseTime == 0 {
+		d.responseTime = took
+	} else if o == policy.OutcomeDelivered {
 		d.responseTime += (took - d.responseTime) / timedShare
 	}
 	if d.cap.IsThrottled() && time.Since(d.throttledAt) > throttledFor {
@@ -318,6 +332,8 @@ func (g *Gate) localCapacity(subscription int64, others int) int {
 		return min(DefaultCapacity, max(wavesPerCall*g.workers/2, 1))
 	}
 	now, quiet := time.Now(), others <= quietQueue
+	d.alone = quiet
+	wave := min(max(wavesPerCall*d.cap.Value(), 2*d.responses.perSecond(now)), maxWave)
 	switch proven, failing := d.proven(now), d.streak >= failingStreak; {
 	case g.isBlocked(d):
 		return 0 // no attempt may begin
@@ -327,10 +343,19 @@ func (g *Gate) localCapacity(subscription int64, others int) int {
 		// Silent: further jobs would return to their holds four times a second (20 hanging endpoints with a full queue
 		// each took half the throughput of the others).
 		return g.maxInFlight(d, now) + 1
-	case proven && !failing && quiet && !d.cap.IsThrottled():
-		return soloCapacity
+	case !proven || failing || d.cap.IsThrottled():
+		return wave
 	}
-	return min(max(wavesPerCall*d.cap.Value(), 2*d.responses.perSecond(now)), maxWave)
+	if quiet {
+		wave = soloCapacity
+	}
+	pace := d.pace()
+	if pace == 0 {
+		return wave
+	}
+	// Of a longer queue of a slow endpoint most jobs would be fetched only to return to their holds: a delivery to one
+	// that takes 1 s used three times as much CPU. With this queue its cap can double until the next release.
+	return min(d.cap.Value()+max(pace/soloShare, 1), wave)
 }
 
 // full reports whether no further attempt may begin at an endpoint now.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -145,6 +146,42 @@ func TestGateCapacityFollowsTheCap(t *testing.T) {
 	}
 	require.Equal(t, 2000, g.localCapacity(subA, quietQueue+1))
 	require.Equal(t, soloCapacity, g.localCapacity(subA, quietQueue), "no other event subscription has jobs")
+}
+
+// Of a slow endpoint no more jobs are queued than may wait for it: while it is alone, what it takes in half a second.
+func TestGateOfASlowEndpoint(t *testing.T) {
+	t.Parallel()
+	const workers, limit, pace = 100, 10, 100
+	succeed := func(g *Gate, took time.Duration) {
+		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, took)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(workers, nil)
+		g.destination(subA).cap = policy.NewCap(limit, workers)
+		succeed(g, limit*time.Second/pace)
+		require.Equal(t, wavesPerCall*limit, g.localCapacity(subA, quietQueue+1))
+		require.Equal(t, limit+pace/soloShare, g.localCapacity(subA, quietQueue))
+		waiting := func() (n int) {
+			for {
+				switch waits, entered := g.join(subA, 0); {
+				case waits != nil:
+					n++
+				case !entered:
+					return n
+				}
+			}
+		}
+		require.Equal(t, pace/soloShare, waiting())
+		g.localCapacity(subA, quietQueue+1)
+		for range pace / soloShare {
+			g.Leave(subA)
+		}
+		require.Equal(t, workers/quickShare, waiting(), "the other workers are for other event subscriptions")
+	})
+	g := NewGate(workers, nil)
+	succeed(g, 100*time.Millisecond)
+	require.Equal(t, 50+250, g.localCapacity(subA, quietQueue))
+	require.Equal(t, wavesPerCall*50, g.localCapacity(subA, quietQueue+1))
 }
 
 // An endpoint that responds 503 keeps its cap, but only few of its retries are queued while others wait.
