@@ -35,7 +35,7 @@ type Problem struct {
 	Attempts int64 `json:"attempts" column:"Attempts" in:"failures"`
 	// Failed attempts in the last 60 minutes, in 12 steps of 5 minutes, the oldest first.
 	RecentFailures []int64 `json:"recentFailures" column:"Last hour" class:"spare" off:"cli"`
-	// Percentage of all attempts that were 429, estimated from the newest 1,000 failures with this outcome. With
+	// Percentage of all attempts that were 429, estimated from the newest 200 failures with this outcome. With
 	// deliveryRate, postrider keeps to the endpoint's limit.
 	ThrottledPercent float64 `json:"throttledPercent" column:"429 %" in:"next_attempt_at"`
 	// Beginning of the response to the newest such attempt.

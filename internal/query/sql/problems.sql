@@ -135,7 +135,7 @@ SELECT f.problem_id, f.state, f.topic, f.subscription, f.outcome, f.failures, f.
                       AND started_at >= @from AND day BETWEEN (@from::timestamptz AT TIME ZONE 'UTC')::date
                           AND (@to::timestamptz AT TIME ZONE 'UTC')::date
                     ORDER BY started_at DESC
-                    LIMIT 1000) newest) * f.failures / nullif(f.attempts, 0), 1), 0)::float8 AS throttled_percent
+                    LIMIT 200) newest) * f.failures / nullif(f.attempts, 0), 1), 0)::float8 AS throttled_percent
   FROM failing f
   JOIN postrider_internal.event_subscriptions s ON s.id = f.subscription_id
   LEFT JOIN LATERAL (
