@@ -34,7 +34,7 @@ type serveCmd struct {
 	AdminToken  string           `help:"Token for /v1, 32 characters or more; also creates the first admin of the dashboard. Generated and printed once if absent." env:"POSTRIDER_ADMIN_TOKEN" placeholder:"TOKEN"`
 	Listen      string           `help:"Address of the REST API and the dashboard." default:"127.0.0.1:7480" env:"POSTRIDER_LISTEN"`
 	MaxConns    int              `help:"Connections to the database." default:"16" range:"2..1000" env:"POSTRIDER_MAX_CONNS"`
-	MaxWorkers  int              `help:"Delivery attempts in flight on this node." default:"1000" range:"1..10000" env:"POSTRIDER_MAX_WORKERS"`
+	MaxWorkers  int              `help:"Delivery attempts in flight on this node, half of them of one event subscription at most." default:"1000" range:"1..10000" env:"POSTRIDER_MAX_WORKERS"`
 	StopTimeout time.Duration    `help:"How long a stop waits for attempts in flight before it interrupts them." default:"20s" range:"0.." env:"POSTRIDER_STOP_TIMEOUT"`
 	ReadyFile   string           `help:"File to write (JSON) when the node is ready; the node removes it when it stops." env:"POSTRIDER_READY_FILE" placeholder:"FILE"`
 	debugFlags
