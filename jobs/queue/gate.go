@@ -15,8 +15,9 @@ const (
 	// event subscriptions.
 	gateWait = time.Second
 	// At an endpoint that responded within the last second, any number of jobs may wait, up to a quarter of all workers.
-	// While no other one has jobs, those may wait that enter within half of gateWait: its calls of a second, divided by
-	// soloShare. A job that may not wait returns to its hold, which costs more than the attempt.
+	// While few jobs of others are queued, those may wait that enter within half of gateWait: its calls of a second,
+	// divided by soloShare. A job that may not wait returns to its hold, which costs more than the attempt. Meanwhile none
+	// of the others may wait, if more than a quarter of all workers do.
 	// At a silent endpoint two may wait per call that it may have in flight, up to an eighth of all workers.
 	quickShare     = 4
 	soloShare      = 2
@@ -77,7 +78,7 @@ type destination struct {
 	blocked  int             // results that wait for a locked row, each with its worker
 	waiters  []chan struct{} // closed when they enter, the longest waiting first
 	streak   int             // failures in a row
-	alone    bool            // few jobs of other event subscriptions were queued when its capacity was last read
+	aloneAt  time.Time       // when few jobs of other event subscriptions were queued; zero if many were at last
 
 	responses    rate
 	respondedAt  time.Time
@@ -88,12 +89,13 @@ type destination struct {
 	next, throttledAt, loweredAt time.Time
 }
 
-// pace is how many calls may succeed in a second, with as many in flight as the cap allows; 0 = unknown.
-func (d *destination) pace() int {
-	if d.responseTime <= 0 {
-		return 0
+// pace is how many calls may end in a second: what as many as the cap allows take if they succeed, or the responses of
+// the last second, because failures may be faster.
+func (d *destination) pace(now time.Time) int {
+	if d.responseTime == 0 {
+		return d.responses.perSecond(now)
 	}
-	return int(time.Duration(d.cap.Value()) * time.Second / d.responseTime)
+	return max(int(time.Duration(d.cap.Value())*time.Second/d.responseTime), d.responses.perSecond(now))
 }
 
 // proven endpoints have responded lately, whatever the response.
@@ -159,7 +161,7 @@ func (g *Gate) join(subscription int64, limit int) (admitted chan struct{}, ente
 	case d.inFlight < g.maxInFlight(d, now):
 		g.take(d, now)
 		return nil, true
-	case g.mayWait(d):
+	case g.mayWait(d, now):
 		admitted = make(chan struct{})
 		g.waiting++
 		d.waiters = append(d.waiters, admitted)
@@ -209,9 +211,10 @@ func (g *Gate) maxInFlight(d *destination, now time.Time) int {
 	return min(d.cap.Value(), max(1, (g.workers/unprovenShare-g.silent)/unprovenPart))
 }
 
-func (g *Gate) mayWait(d *destination) bool {
-	if time.Since(d.respondedAt) < gateWait {
-		return g.waiting < max(g.workers/quickShare, 1) || d.alone && len(d.waiters) < d.pace()/soloShare
+func (g *Gate) mayWait(d *destination, now time.Time) bool {
+	if now.Sub(d.respondedAt) < gateWait {
+		return g.waiting < max(g.workers/quickShare, 1) ||
+			now.Sub(d.aloneAt) < gateWait && len(d.waiters) < d.pace(now)/soloShare
 	}
 	return len(d.waiters) < waitersPerCall*d.cap.Value() && g.waiting < max(g.workers/silentShare, 1)
 }
@@ -323,7 +326,8 @@ func (g *Gate) Capacity(subscription int64, others int) int {
 }
 
 // localCapacity is this node's part: a few jobs for each call that may be in flight, or twice the responses of a
-// second, so that releases grow as fast as the endpoint keeps up.
+// second, so that releases grow as fast as the endpoint keeps up. A slow endpoint has those that may be in flight, and
+// what it takes in half a second.
 func (g *Gate) localCapacity(subscription int64, others int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -332,7 +336,9 @@ func (g *Gate) localCapacity(subscription int64, others int) int {
 		return min(DefaultCapacity, max(wavesPerCall*g.workers/2, 1))
 	}
 	now, quiet := time.Now(), others <= quietQueue
-	d.alone = quiet
+	if d.aloneAt = now; !quiet {
+		d.aloneAt = time.Time{}
+	}
 	wave := min(max(wavesPerCall*d.cap.Value(), 2*d.responses.perSecond(now)), maxWave)
 	switch proven, failing := d.proven(now), d.streak >= failingStreak; {
 	case g.isBlocked(d):
@@ -349,13 +355,12 @@ func (g *Gate) localCapacity(subscription int64, others int) int {
 	if quiet {
 		wave = soloCapacity
 	}
-	pace := d.pace()
-	if pace == 0 {
+	if d.responseTime == 0 {
 		return wave
 	}
 	// Of a longer queue of a slow endpoint most jobs would be fetched only to return to their holds: a delivery to one
 	// that takes 1 s used three times as much CPU. With this queue its cap can double until the next release.
-	return min(d.cap.Value()+max(pace/soloShare, 1), wave)
+	return min(d.cap.Value()+max(d.pace(now)/soloShare, 1), wave)
 }
 
 // full reports whether no further attempt may begin at an endpoint now.

@@ -148,40 +148,47 @@ func TestGateCapacityFollowsTheCap(t *testing.T) {
 	require.Equal(t, soloCapacity, g.localCapacity(subA, quietQueue), "no other event subscription has jobs")
 }
 
-// Of a slow endpoint no more jobs are queued than may wait for it: while it is alone, what it takes in half a second.
+// A slow endpoint has a short queue. While it is alone, all of its jobs may wait.
 func TestGateOfASlowEndpoint(t *testing.T) {
 	t.Parallel()
-	const workers, limit, pace = 100, 10, 100
-	succeed := func(g *Gate, took time.Duration) {
-		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, took)
-	}
-	synctest.Test(t, func(t *testing.T) {
+	const workers, limit = 100, 10
+	slow := func(limit int, took time.Duration) *Gate {
 		g := NewGate(workers, nil)
 		g.destination(subA).cap = policy.NewCap(limit, workers)
-		succeed(g, limit*time.Second/pace)
-		require.Equal(t, wavesPerCall*limit, g.localCapacity(subA, quietQueue+1))
-		require.Equal(t, limit+pace/soloShare, g.localCapacity(subA, quietQueue))
-		waiting := func() (n int) {
-			for {
-				switch waits, entered := g.join(subA, 0); {
-				case waits != nil:
-					n++
-				case !entered:
-					return n
-				}
+		g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, took)
+		return g
+	}
+	waiting := func(g *Gate) (n int) {
+		for {
+			switch waits, entered := g.join(subA, 0); {
+			case waits != nil:
+				n++
+			case !entered:
+				return n
 			}
 		}
-		require.Equal(t, pace/soloShare, waiting())
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := slow(limit, 100*time.Millisecond)
+		require.Equal(t, wavesPerCall*limit, g.localCapacity(subA, quietQueue+1))
+		require.Equal(t, limit+50, g.localCapacity(subA, quietQueue))
+		require.Equal(t, 50, waiting(g))
 		g.localCapacity(subA, quietQueue+1)
-		for range pace / soloShare {
+		for range 50 {
 			g.Leave(subA)
 		}
-		require.Equal(t, workers/quickShare, waiting(), "the other workers are for other event subscriptions")
+		require.Equal(t, workers/quickShare, waiting(g), "the other workers are for other event subscriptions")
+
+		g = slow(limit, time.Second)
+		require.Equal(t, limit+5, g.localCapacity(subA, quietQueue))
+		require.Equal(t, limit+5, g.localCapacity(subA, quietQueue+1))
+		for range 100 {
+			g.Observe(subA, policy.OutcomeBadRequest, policy.Result{Status: 400}, time.Millisecond)
+			g.Observe(subA, policy.OutcomeDelivered, policy.Result{Status: 200}, time.Second)
+		}
+		require.Equal(t, limit+100, g.localCapacity(subA, quietQueue), "some of its failures are faster")
+		require.Equal(t, 2, slow(1, 2*time.Second).localCapacity(subA, quietQueue))
 	})
-	g := NewGate(workers, nil)
-	succeed(g, 100*time.Millisecond)
-	require.Equal(t, 50+250, g.localCapacity(subA, quietQueue))
-	require.Equal(t, wavesPerCall*50, g.localCapacity(subA, quietQueue+1))
 }
 
 // An endpoint that responds 503 keeps its cap, but only few of its retries are queued while others wait.
