@@ -262,9 +262,10 @@ func (g *Gate) Observe(subscription int64, o policy.Outcome, r policy.Result, to
 	defer g.mu.Unlock()
 	d := g.destination(subscription)
 	d.cap = d.cap.After(o, r)
-	if o == policy.OutcomeDelivered && d.responseTime == 0 {
-		d.responseTime = took
-	} else if o == policy.OutcomeDelivered {
+	if o == policy.OutcomeDelivered {
+		if d.responseTime == 0 {
+			d.responseTime = took
+		}
 		d.responseTime += (took - d.responseTime) / timedShare
 	}
 	if d.cap.IsThrottled() && time.Since(d.throttledAt) > throttledFor {
@@ -336,8 +337,9 @@ func (g *Gate) localCapacity(subscription int64, others int) int {
 		return min(DefaultCapacity, max(wavesPerCall*g.workers/2, 1))
 	}
 	now, quiet := time.Now(), others <= quietQueue
-	if d.aloneAt = now; !quiet {
-		d.aloneAt = time.Time{}
+	d.aloneAt = time.Time{}
+	if quiet {
+		d.aloneAt = now
 	}
 	wave := min(max(wavesPerCall*d.cap.Value(), 2*d.responses.perSecond(now)), maxWave)
 	switch proven, failing := d.proven(now), d.streak >= failingStreak; {
